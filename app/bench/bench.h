@@ -3,6 +3,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/compute_type.h"
+#include "core/device/default_device.h"
 #include "core/measure/attention_bench.h"
 #include "core/measure/latency.h"
 
@@ -46,7 +47,7 @@ struct Machine {
 
 // What a suite is given: it adds each row as soon as it is measured.
 struct SuiteRun {
-  std::string device = "cpu";  // as device::open_device() takes it
+  std::string device = device::kDefault;  // as device::open_device() takes it
   Machine machine;
   bool peers = false;  // measure Python peers too; they are installed when they are missing
   std::function<void(Row)> add;
@@ -54,7 +55,7 @@ struct SuiteRun {
 
   // Counts the suite's steps; Cancelled comes from here.
   void step(std::size_t done, std::size_t total, const std::string& what) const;
-  bool on_processor() const { return device == "cpu"; }
+  bool on_processor() const { return device == device::kCpu; }
   // A goal of the contract: they are set for the processor.
   std::optional<double> goal(double threshold) const {
     return on_processor() ? std::optional(threshold) : std::nullopt;

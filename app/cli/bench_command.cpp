@@ -27,7 +27,7 @@ using nlohmann::ordered_json;
 
 struct BenchArguments {
   std::string suite = bench::suites().front().name;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   bool peers = false;
   bool json = false;
 };

@@ -35,7 +35,7 @@ struct CompareArguments {
   std::vector<std::string> traces;
   std::vector<std::string> methods;
   Indices layers;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   std::string csv, markdown, latex, png;
   ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;

@@ -2,13 +2,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "app/cli/table_json.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
-#include "core/replay/table.h"
-
-#include <nlohmann/json.hpp>
 
 #include <memory>
 #include <string>
@@ -17,31 +15,25 @@
 namespace kvloupe::cli {
 namespace {
 
-using nlohmann::ordered_json;
-
-void print_json(const std::vector<device::ListedDevice>& devices) {
-  ordered_json json;
-  json["devices"] = ordered_json::array();
+table::Table devices_table(const std::vector<device::ListedDevice>& devices) {
+  // What has no title is for programs, what has no id for people.
+  table::Table table{{{"id", "device"},
+                      "name",
+                      {"available", ""},
+                      {"reason", ""},
+                      {"memory_bytes", ""},
+                      {"threads", ""},
+                      {"", "memory"},
+                      {"", "usable"}},
+                     {}};
+  const auto above_0 = [](auto count) { return count > 0 ? table::Cell(count) : std::nullopt; };
   for (const device::ListedDevice& device : devices)
-    json["devices"].push_back(
-        {{"id", device.info.id},
-         {"name", device.info.name},
-         {"available", device.available()},
-         {"reason", device.available() ? ordered_json(nullptr) : ordered_json(device.reason)},
-         {"memory_bytes",
-          device.memory_bytes > 0 ? ordered_json(device.memory_bytes) : ordered_json(nullptr)},
-         {"threads",
-          device.info.threads > 0 ? ordered_json(device.info.threads) : ordered_json(nullptr)}});
-  results::add_data(json_text("kvloupe-devices/1", json, 2));
-}
-
-void print_table(const std::vector<device::ListedDevice>& devices) {
-  table::Table table{{"device", "name", "memory", "usable"}, {}};
-  for (const device::ListedDevice& device : devices)
-    table.rows.push_back({device.info.id, device.info.name,
+    table.rows.push_back({device.info.id, device.info.name, device.available(),
+                          device.available() ? table::Cell(std::nullopt) : device.reason,
+                          above_0(device.memory_bytes), above_0(device.info.threads),
                           device.memory_bytes > 0 ? format_bytes(device.memory_bytes) : "?",
                           device.available() ? "yes" : "no: " + device.reason});
-  results::add_text(table::terminal_text(table));
+  return table;
 }
 
 }  // namespace
@@ -53,8 +45,9 @@ Command devices_command(const GlobalOptions& global) {
   command.option("--json", json.get(), "print JSON");
   command.run = [json, &global](const Given&) {
     use_engine(global);
-    const std::vector<device::ListedDevice> devices = engine().list_devices();
-    *json ? print_json(devices) : print_table(devices);
+    const table::Table table = devices_table(engine().list_devices());
+    *json ? results::add_data(json_text("kvloupe-devices/1", {{"devices", json_rows(table)}}, 2))
+          : results::add_text(table::terminal_text(table));
   };
   return command;
 }

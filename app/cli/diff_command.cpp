@@ -10,6 +10,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/base/whole_file.h"
+#include "core/device/default_device.h"
 #include "core/engine/engine.h"
 #include "core/replay/diff.h"
 #include "core/replay/table.h"
@@ -40,7 +41,7 @@ struct DiffArguments {
   std::vector<std::string> methods;
   Indices layers, chunks;
   std::optional<int> chunk_size;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   std::string span;
   std::string csv;
   bool json = false;

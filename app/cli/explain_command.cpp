@@ -38,7 +38,7 @@ using nlohmann::ordered_json;
 using replay::Explanation;
 
 struct ExplainArguments {
-  std::string trace, method, span, csv, device = "cpu";
+  std::string trace, method, span, csv, device = device::kDefault;
   Indices layers, chunks;
   std::optional<int> chunk_size, kv_head, q_head;
   std::optional<std::int64_t> key;

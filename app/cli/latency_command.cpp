@@ -43,7 +43,7 @@ struct LatencyArguments {
   Indices layers, chunks;
   std::optional<int> chunk_size;
   std::string lengths;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   int repetitions = 15;
   std::string png, y = "speedup";
   bool json = false, force = false;

@@ -2,16 +2,12 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "app/cli/table_json.h"
 #include "capture/engine.h"
 #include "capture/model/model_library.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
-#include "core/replay/table.h"
-
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 #include <memory>
 #include <string>
@@ -20,30 +16,32 @@
 namespace kvloupe::cli {
 namespace {
 
-void print_json(const std::vector<capture::FoundModel>& models) {
-  nlohmann::ordered_json json;
-  json["models"] = nlohmann::ordered_json::array();
+table::Table models_table(const std::vector<capture::FoundModel>& models) {
+  // What has no title is for programs, what has no id for people.
+  table::Table table{{{"name", ""},
+                      {"", "model"},
+                      {"place", "from"},
+                      {"path", ""},
+                      {"bytes", ""},
+                      {"family", ""},
+                      {"runs", ""},
+                      {"reason", ""},
+                      {"", "family"},
+                      {"", "size"},
+                      {"", "runs"}},
+                     {}};
   for (const capture::FoundModel& model : models) {
     const bool runs = model.refusal.empty();
-    json["models"].push_back({{"name", printable(model.name)},
-                              {"place", model.place},
-                              {"path", printable(model.path.string())},
-                              {"bytes", model.bytes},
-                              {"family", printable(model.family)},
-                              {"runs", runs},
-                              {"reason", runs ? nlohmann::ordered_json()
-                                              : nlohmann::ordered_json(printable(model.refusal))}});
+    table.rows.push_back({printable(model.name), model.name, model.place,
+                          printable(model.path.string()), model.bytes, printable(model.family),
+                          runs, runs ? table::Cell(std::nullopt) : printable(model.refusal),
+                          model.family.empty() ? "?" : model.family, format_bytes(model.bytes),
+                          runs ? "yes" : "no: " + model.refusal});
   }
-  results::add_data(json_text("kvloupe-models/1", json, 2));
+  return table;
 }
 
-void print_table(const std::vector<capture::FoundModel>& models,
-                 const capture::ModelFolders& folders) {
-  table::Table table{{"model", "from", "family", "size", "runs"}, {}};
-  for (const capture::FoundModel& model : models)
-    table.rows.push_back({model.name, model.place, model.family.empty() ? "?" : model.family,
-                          format_bytes(model.bytes),
-                          model.refusal.empty() ? "yes" : "no: " + model.refusal});
+void print_text(const table::Table& table, const capture::ModelFolders& folders) {
   results::add_text(table::terminal_text(table));
   results::print(
       "\nLooked in {}, {} and {}. Any .gguf file or Hugging Face folder can be given by "
@@ -63,11 +61,11 @@ Command models_command(const GlobalOptions& global) {
   command.run = [json, &global](const Given&) {
     use_engine(global);
     const capture::ModelFolders folders = capture_engine().model_folders();
-    const std::vector<capture::FoundModel> models = capture_engine().find_models(folders);
+    const table::Table table = models_table(capture_engine().find_models(folders));
     if (*json)
-      print_json(models);
+      results::add_data(json_text("kvloupe-models/1", {{"models", json_rows(table)}}, 2));
     else
-      print_table(models, folders);
+      print_text(table, folders);
   };
   return command;
 }

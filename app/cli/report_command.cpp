@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using replay::Number;
 
 struct ReportArguments {
-  std::string trace, method, folder, device = "cpu";
+  std::string trace, method, folder, device = device::kDefault;
   Indices layers, chunks;
   std::optional<int> chunk_size;
   bool force = false;

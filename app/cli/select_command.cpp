@@ -34,7 +34,7 @@ struct SelectArguments {
   std::string method;
   Indices layers, chunks;
   std::optional<int> chunk_size;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   bool scores = false;
   bool json = false;
   bool save = false;

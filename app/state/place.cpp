@@ -6,6 +6,38 @@
 
 namespace kvloupe::state {
 
+std::string Place::key(PlaceParts parts) const {
+  std::string key = trace->key();
+  if (device != device::kDefault) key += "|@" + device;
+  if ((parts & At::Layer) != 0) key += fmt::format("|L{}", layer);
+  if ((parts & At::KvHead) != 0) key += fmt::format("|kv{}", kv_head());
+  if ((parts & At::QHead) != 0) key += fmt::format("|h{}", q_head);
+  if ((parts & At::Chunk) != 0) key += fmt::format("|c{}", chunk);
+  if ((parts & At::Query) != 0) key += fmt::format("|q{}", query);
+  if ((parts & At::Window) != 0) {
+    const auto [begin, end] = query_window();
+    key += fmt::format("|q{}-{}", begin, end);
+  }
+  if ((parts & At::Keys) == 0) return key;
+  const auto keys = watched_span(*this);
+  return key + (keys ? fmt::format("|k{}-{}", keys->begin, keys->end) : "|no keys");
+}
+
+std::vector<std::string> coordinates_of(PlaceParts parts) {
+  std::vector<std::string> names;
+  const auto add = [&](PlaceParts any_of, const char* name) {
+    if ((parts & any_of) != 0) names.emplace_back(name);
+  };
+  add(At::Layer, "layer");
+  add(At::QHead | At::KvHead, "q_head");
+  add(At::QHead | At::KvHead, "kv_head");
+  add(At::Chunk, "chunk");
+  add(At::Query, "query");
+  add(At::Window, "window");
+  add(At::Keys, "key");
+  return names;
+}
+
 const char* step_word(trace::Phase phase) {
   return phase == trace::Phase::Decode ? "decode step" : "chunk";
 }

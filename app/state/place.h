@@ -3,14 +3,33 @@
 #pragma once
 
 #include "app/state/open_trace.h"
+#include "core/device/default_device.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace kvloupe::state {
+
+// Parts of a place: what an answer depends on, and what a view follows.
+struct At {
+  enum Part : unsigned {
+    Trace = 0,
+    Layer = 1,
+    KvHead = 2,
+    QHead = 4,
+    Chunk = 8,
+    Query = 16,
+    Window = 32,
+    Keys = 64,  // those watched
+    Head = Layer | QHead,
+    Cell = Head | Chunk,
+  };
+};
+using PlaceParts = unsigned;
 
 struct Place {
   TracePtr trace;  // null: nothing is open
@@ -22,8 +41,8 @@ struct Place {
   std::int32_t key_begin = -1;  // half-open key span, -1: none
   std::int32_t key_end = -1;
   bool watches_nothing =
-      false;                   // no keys are chosen, and the trace's needle is not followed either
-  std::string device = "cpu";  // where it is computed, as device::open_device() takes it
+      false;  // no keys are chosen, and the trace's needle is not followed either
+  std::string device = device::kDefault;  // where it is computed
 
   bool operator==(const Place&) const = default;
   bool empty() const { return trace == nullptr; }
@@ -39,14 +58,17 @@ struct Place {
     return {window == 0 ? here.begin : std::max(0, here.end() - window), here.end()};
   }
 
-  // Parts of keys, each with all before it: "t3|L11|h5|c12", on another device "t3|@sim|L11|h5|c12".
-  std::string trace_key() const {
-    return device == "cpu" ? trace->key() : trace->key() + "|@" + device;
-  }
-  std::string layer_key() const { return trace_key() + "|L" + std::to_string(layer); }
-  std::string head_key() const { return layer_key() + "|h" + std::to_string(q_head); }
-  std::string cell_key() const { return head_key() + "|c" + std::to_string(chunk); }
+  // These parts of it and the trace, for keys: "t3|L11|h5|c12", on another device "t3|@sim|L11|h5|c12".
+  std::string key(PlaceParts parts) const;
+  std::string trace_key() const { return key(At::Trace); }
+  std::string layer_key() const { return key(At::Layer); }
+  std::string head_key() const { return key(At::Head); }
+  std::string cell_key() const { return key(At::Cell); }
 };
+
+// As --goto names them: "layer", "q_head", "kv_head" (where one counts the other does), "chunk", "query",
+// "window", "key".
+std::vector<std::string> coordinates_of(PlaceParts parts);
 
 // "chunk", "decode step"
 const char* step_word(trace::Phase phase);

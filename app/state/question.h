@@ -1,13 +1,12 @@
 // What a view needs, as a value. A question says all that its answer depends on: two questions with
 // one key have one answer. The work runs in a background job and captures nothing but the question.
 //
-//   struct KvMapQuestion {
-//     static constexpr const char* kName = "kv_map";     // part of the key
-//     Place place;  MethodChoice method;
+//   struct KvMapQuestion : OfMethod<At::Head> {          // question_at.h: place and method, key, obstacle
+//     static constexpr const char* kName = "kv map";     // part of the key
 //     using Answer = KvMapAnswer;                         // immutable once made, free of Torch
-//     std::string key() const;                            // of the members that the answer depends on
 //     std::string title() const;                          // "Laying out the KV map"
 //     Answer work(Steps& steps) const;                    // throws Error
+//     std::string key() const;                            // with the members that it adds
 //     // where the defaults do not fit:
 //     static constexpr Lane kLane = Lane::TraceIo;        // it only reads; or as a function of the
 //     Lane lane() const;                                  // question, where some only read
@@ -24,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 namespace kvloupe::state {
 
@@ -73,6 +73,25 @@ template <Question Q>
 std::uint64_t bytes_of(const typename Q::Answer& answer) {
   if constexpr (requires { Q::bytes(answer); }) return Q::bytes(answer);
   return sizeof(answer);
+}
+
+// What strings, vectors and maps hold beside themselves, for `bytes`.
+template <typename Part>
+std::uint64_t bytes_in(const Part& part) {
+  if constexpr (requires { part.first, part.second; }) {
+    return bytes_in(part.first) + bytes_in(part.second);
+  } else if constexpr (requires { part.begin(), part.size(), typename Part::value_type(); }) {
+    std::uint64_t sum = part.size() * sizeof(typename Part::value_type);
+    if constexpr (!std::is_trivially_copyable_v<typename Part::value_type>)
+      for (const auto& one : part) sum += bytes_in(one);
+    return sum;
+  } else {
+    return 0;
+  }
+}
+template <typename First, typename Second, typename... More>
+std::uint64_t bytes_in(const First& first, const Second& second, const More&... more) {
+  return bytes_in(first) + bytes_in(second, more...);
 }
 
 enum class ResultState { Empty, Loading, Error, Ready };

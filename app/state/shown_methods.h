@@ -35,6 +35,17 @@ std::vector<MethodChoice> methods_beside(const Workspace& workspace, const std::
 // What the view draws: the one shown, A and B, or several.
 std::vector<MethodChoice> methods_drawn(const Workspace& workspace, const std::string& view);
 
+// The first of their problems. Asks for what all of them need.
+template <typename ProblemOf>
+std::string first_problem(const std::vector<MethodChoice>& methods,
+                          const ProblemOf& problem_of_one) {
+  std::string first;
+  for (const MethodChoice& method : methods) {
+    const std::string problem = problem_of_one(method);
+    if (first.empty()) first = problem;
+  }
+  return first;
+}
 // The table of each, one below the other; the method stands in front where there are several.
 Table table_of(const std::vector<MethodChoice>& methods,
                const std::function<Table(const MethodChoice&)>& of_one);

@@ -1,9 +1,11 @@
 #include "app/state/view.h"
 
+#include "app/state/place.h"
 #include "core/base/error.h"
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace kvloupe::state {
 
@@ -57,6 +59,40 @@ const std::string* ViewOption::choice(const std::string& text) const {
     found = &one;
   }
   return found;
+}
+
+ViewInfo& ViewInfo::follow(unsigned parts) {
+  coordinates = coordinates_of(parts);
+  return *this;
+}
+
+ViewInfo& ViewInfo::take(int methods_at_most, std::vector<MethodChoice> (*more)(const Workspace&)) {
+  num_methods = methods_at_most;
+  more_methods = more;
+  return *this;
+}
+
+ViewInfo& ViewInfo::take_both() {
+  shows_both = true;
+  return take(2, more_methods);
+}
+
+ViewInfo& ViewInfo::with(std::vector<ViewOption> its_options) {
+  options = std::move(its_options);
+  return *this;
+}
+
+ViewInfo& ViewInfo::count_chunks() {
+  over_chunks = true;
+  return *this;
+}
+
+ViewInfo& ViewInfo::draw(std::string (*why_not)(Workspace&), Table (*as_table)(Workspace&),
+                         Array (*as_array)(Workspace&)) {
+  problem = why_not;
+  table = as_table;
+  array = as_array;
+  return *this;
 }
 
 // As GitHub makes an anchor of a heading.

@@ -52,7 +52,7 @@ struct ViewInfo {
   std::string metrics = {};
   // Coordinates of --goto that it looks at: "layer", "q_head", "kv_head", "chunk", "query", "window",
   // "key".
-  std::vector<std::string> coordinates;
+  std::vector<std::string> coordinates = {};
   std::vector<ViewOption> options = {};
   int num_methods = 1;       // of A and B that one figure can show: 0, 1 or 2
   bool shows_both = false;   // the window shows A and B at once
@@ -67,6 +67,16 @@ struct ViewInfo {
   // What is drawn now; empty columns when there is nothing. Null: the view has no such form.
   Table (*table)(Workspace&) = nullptr;
   Array (*array)(Workspace&) = nullptr;
+
+  // Says it one after the other: ViewInfo{id, title, summary, metrics}.follow(At::Cell).draw(problem, table).
+  ViewInfo& follow(unsigned parts);  // of the place (place.h)
+  ViewInfo& take(int methods_at_most,
+                 std::vector<MethodChoice> (*more)(const Workspace&) = nullptr);
+  ViewInfo& take_both();  // and shows A and B at once
+  ViewInfo& with(std::vector<ViewOption> its_options);
+  ViewInfo& count_chunks();  // its numbers follow the scope of numbers
+  ViewInfo& draw(std::string (*why_not)(Workspace&), Table (*as_table)(Workspace&),
+                 Array (*as_array)(Workspace&) = nullptr);
 
   std::string metrics_link() const;  // "docs/metrics.md#averages", or empty
   bool has(Format format) const;

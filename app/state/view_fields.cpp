@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/device/default_device.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -157,7 +158,7 @@ std::vector<ViewField> make_fields() {
        [](const S& s) { return unless_empty(s.perspective); }, read_perspective},
       {"device", "", kDeviceHelp, Shape::One, kAllCarriers,
        [](const S& s) { return unless(s.device, S{}.device, s.device); },
-       [](S& s, const Texts& t) { s.device = t.front(); }, "cpu"},
+       [](S& s, const Texts& t) { s.device = t.front(); }, device::kDefault},
       {"other_trace", "other-trace", "another trace, for views that draw one beside the first",
        Shape::One, kCommand, [](const S& s) { return unless_empty(s.other_trace); },
        [](S& s, const Texts& t) { s.other_trace = t.front(); }},

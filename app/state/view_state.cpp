@@ -234,7 +234,7 @@ void check_view(const ViewState& what) {
 void check(const ViewState& what) {
   check_view(what);
   for (const std::string& method : what.methods) check_method(method, what);
-  if (what.device != "cpu") engine().open_device(what.device);
+  if (what.device != device::kDefault) engine().open_device(what.device);
   check_number_of_methods(view_named(what.view), what);
 }
 

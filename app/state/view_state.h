@@ -8,6 +8,7 @@
 #include "app/state/slot.h"
 #include "app/state/theme.h"
 #include "core/base/output_file.h"
+#include "core/device/default_device.h"
 
 #include <map>
 #include <optional>
@@ -45,9 +46,9 @@ struct ViewState : ViewSettings {
   GotoTarget place;
   std::vector<std::string> methods;  // SPECs or runs: A, B, then any more; empty: recorded runs
   std::vector<std::string> tried;    // on the spot, newest last
-  std::string device = "cpu";        // where it is computed
-  std::string other_trace;           // file; drawn beside by the option `beside`
-  std::optional<int> chunk_size;     // the prompt is cut anew, and no run is as recorded
+  std::string device = device::kDefault;  // where it is computed
+  std::string other_trace;                // file; drawn beside by the option `beside`
+  std::optional<int> chunk_size;          // the prompt is cut anew, and no run is as recorded
   bool operator==(const ViewState&) const = default;
 };
 

@@ -40,6 +40,12 @@ class Workspace {
   const std::string& option(const std::string& view, const std::string& name) const;
 };
 
+// Why nothing is drawn of the question that a view asks now: for ViewInfo::problem.
+template <auto kQuestion>
+std::string problem_with(Workspace& workspace) {
+  return problem_of(workspace.ask(kQuestion(workspace)));
+}
+
 // What a panel last showed of one question: while a new answer is computed the old one stays on
 // screen, labelled as what it is.
 template <Question Q>

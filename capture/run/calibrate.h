@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/device/default_device.h"
 #include "core/selection/spec/basis_maker.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/trace/basis_file.h"
@@ -35,9 +36,9 @@ struct CalibrateOptions {
   std::string model = "smollm2";  // or a .gguf file
   std::vector<trace::BasisKind> kinds;
   CalibrationText text;
-  std::filesystem::path output;  // of a single kind; empty: the file that basis=auto means
-  std::string device = "cpu";    // of the model, as device::open_device() takes it
-  bool force = false;            // overwrites
+  std::filesystem::path output;           // of a single kind; empty: the file that basis=auto means
+  std::string device = device::kDefault;  // of the model, as device::open_device() takes it
+  bool force = false;                     // overwrites
 };
 struct WrittenBasis {
   std::filesystem::path path;

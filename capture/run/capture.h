@@ -4,6 +4,7 @@
 #include "capture/run/own_spans.h"
 #include "capture/tasks/task.h"
 #include "core/base/cancel.h"
+#include "core/device/default_device.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/trace/fields/stored_parts.h"
 #include "core/trace/trace_types.h"
@@ -40,7 +41,7 @@ struct CaptureOptions {
   trace::StoredParts store = {trace::Part::Qkv, trace::Part::Lse};
   bool mass_if_small = true;  // Part::Mass too, where it is at most a quarter of q, k, v
   int max_new_tokens = 0;
-  std::string device = "cpu";  // as device::parse_device() takes it
+  std::string device = device::kDefault;  // as device::parse_device() takes it
   std::int64_t seed = 0;
   bool force = false;
   bool estimate_only = false;  // ends once on_estimate was called: nothing is written

@@ -2,6 +2,7 @@
 // the cells of a phase that are not dense, so a larger budget may average fewer cells.
 #pragma once
 
+#include "core/device/default_device.h"
 #include "core/replay/compare.h"
 
 #include <array>
@@ -30,7 +31,7 @@ bool reaches(replay::Number number, double value, const SweepTarget& target);
 struct SweepScope {
   std::vector<int> layers;
   std::optional<int> kv_head;  // empty: all
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   replay::Counted counted = {};                // of those, by chunk, and the keys watched there
   trace::Phase phase = trace::Phase::Prefill;  // of the chunks averaged
 };

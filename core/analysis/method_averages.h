@@ -2,6 +2,7 @@
 // those that it shares with other methods.
 #pragma once
 
+#include "core/device/default_device.h"
 #include "core/replay/compare.h"
 
 #include <cstdint>
@@ -36,6 +37,6 @@ class MethodAverages {
 // On `layers`, in the cells that count. Throws what replay() throws.
 MethodAverages average(const session::TraceSession& session, const replay::MethodChoice& method,
                        const std::vector<int>& layers, const replay::Counted& counted,
-                       const WorkContext& context, const std::string& device = "cpu");
+                       const WorkContext& context, const std::string& device = device::kDefault);
 
 }  // namespace kvloupe::analysis

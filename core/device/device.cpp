@@ -63,7 +63,7 @@ void sum_in_fp32() {
 }  // namespace
 
 DeviceId parse_device(const std::string& text) {
-  if (text == "cpu") return {};
+  if (text == kCpu) return {};
   if (text == "sim") return {DeviceKind::Sim, 0};
   if (text == "cuda") return {DeviceKind::Cuda, 0};
   if (text.starts_with("cuda:")) {
@@ -86,7 +86,7 @@ DeviceInfo open_device(const std::string& text) {
       open_sim();
       return {"sim", "the operators of a GPU in host memory", num_threads(), DeviceKind::Sim};
   }
-  return {"cpu", cpu_name(), num_threads()};
+  return {kCpu, cpu_name(), num_threads()};
 }
 
 c10::Device torch_device(const std::string& text) {
@@ -117,7 +117,7 @@ std::uint64_t memory_bytes(c10::Device device) {
 std::vector<ListedDevice> list_devices() {
   const std::uint64_t memory = memory_of_machine();
   std::vector<ListedDevice> devices;
-  devices.push_back({open_device("cpu"), "", memory});
+  devices.push_back({open_device(kCpu), "", memory});
   // One that fails says so and hides none of the others.
   const auto list = [&](const DeviceInfo& if_it_fails, auto&& look) {
     try {

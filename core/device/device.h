@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/compute_type.h"
+#include "core/device/default_device.h"
 
 #include <cstdint>
 #include <string>
@@ -61,6 +62,6 @@ double measure_peak_flops(ComputeType type = ComputeType::Fp32);
 bool multiplies(ComputeType type);
 
 // Bytes of memory that can be had without swapping; of a GPU all that it has.
-double available_memory(const std::string& device = "cpu");
+double available_memory(const std::string& device = kDefault);
 
 }  // namespace kvloupe::device

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/device/default_device.h"
 #include "core/measure/latency.h"
 #include "core/selection/spec/method_spec.h"
 
@@ -23,7 +24,7 @@ struct AttentionBenchCase {
   selection::MethodSpec method =
       selection::MethodSpec::parse("quoka:budget_tokens=1024,num_queries=16");
   SyntheticKeys keys = SyntheticKeys::Random;
-  std::string device = "cpu";  // as device::open_device() takes it
+  std::string device = device::kDefault;  // as device::open_device() takes it
 };
 
 struct AttentionBench {

@@ -2,6 +2,7 @@
 // core/measure: needs Torch.
 #pragma once
 
+#include "core/device/default_device.h"
 #include "core/selection/selector.h"
 #include "core/session/session.h"
 
@@ -27,7 +28,7 @@ class CellSource {
 // borrowed. Throws Error{Input}: no such chunk.
 std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
                                         const selection::MethodSpec& spec, int chunk,
-                                        const std::string& device = "cpu");
+                                        const std::string& device = device::kDefault);
 
 // The same queries after another number of past keys: the chunk's own past, cut to its newest keys
 // or repeated backwards until it has `past_len`. The chunks before it are as long as the prompt's
@@ -35,6 +36,6 @@ std::unique_ptr<CellSource> trace_cells(const session::TraceSession& session,
 std::unique_ptr<CellSource> lengthened_cells(const session::TraceSession& session,
                                              const selection::MethodSpec& spec, int chunk,
                                              std::int64_t past_len,
-                                             const std::string& device = "cpu");
+                                             const std::string& device = device::kDefault);
 
 }  // namespace kvloupe::measure

@@ -24,7 +24,7 @@ struct LatencyOptions {
   int warm_up = 2;
   // The cell's queries after so many past keys: its own past, cut or repeated (cell_source.h).
   std::optional<std::int64_t> past_len = {};
-  std::string device = "cpu";  // as device::open_device() takes it
+  std::string device = device::kDefault;  // as device::open_device() takes it
 };
 
 // Alternates method and dense. `on_sample` sees the report after every round. Throws Error{Input}:

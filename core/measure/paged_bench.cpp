@@ -3,6 +3,7 @@
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
+#include "core/device/default_device.h"
 #include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
@@ -150,7 +151,7 @@ double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len, const st
   const double masks = queries * keys * (1 + kGroup);            // for the chunk, and folded
   const double others = 4 * queries * kHeadDim * kQHeads;
   // Where no kernel of a GPU takes the mask, Torch makes all logits, their weights and a copy of these.
-  const double logits = device == "cpu" ? 0 : 3 * sizeof(float) * kQHeads * queries * keys;
+  const double logits = device == device::kCpu ? 0 : 3 * sizeof(float) * kQHeads * queries * keys;
   // Torch's own buffers, and a copy of the kept keys.
   return 1.25 * number_bytes * (kv + masks + others) + logits;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/device/default_device.h"
 #include "core/device/gpu_state.h"
 #include "core/measure/latency_report.h"
 
@@ -24,7 +25,7 @@ struct RoundOptions {
   int threads = 0;  // that the parts may use; 0: those of tensor work
   // Of the parts' tensors. On CUDA a part is timed by events of its stream, after its second-level cache
   // was filled with other numbers.
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   // Untimed, before each round.
   std::function<void()> prepare = {};
   // Asked right after each round; unless given, of a CUDA device its driver.

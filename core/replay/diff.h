@@ -2,6 +2,7 @@
 // numbers. Free of Torch but for diff_selections().
 #pragma once
 
+#include "core/device/default_device.h"
 #include "core/replay/method_choice.h"
 #include "core/replay/replay.h"
 #include "core/replay/span_kept.h"
@@ -74,7 +75,7 @@ struct DiffSide {
 struct DiffRequest {
   std::vector<int> layers;  // empty: all that both have
   std::vector<int> chunks;  // of A; empty: all
-  std::string device = "cpu";
+  std::string device = device::kDefault;
 };
 struct Diff {
   selection::RowLayout layout;

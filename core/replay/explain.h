@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/base/cancel.h"
+#include "core/device/default_device.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
 #include "core/trace/runs/selection_record.h"
@@ -58,7 +59,7 @@ struct ExplainRequest {
   std::int64_t key = 0;
   // It takes all budgets to find where a larger one need not keep what a smaller one does.
   bool want_needed_budget = true;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
 };
 
 struct Explanation {

@@ -2,6 +2,7 @@
 // (docs/explain.md), and those that it dropped and that were wanted later. Free of Torch.
 #pragma once
 
+#include "core/device/default_device.h"
 #include "core/replay/explain.h"
 #include "core/replay/method_choice.h"
 
@@ -25,7 +26,7 @@ struct LostKeysRequest {
   std::optional<trace::TokenSpan> span;  // keys of this alone
   std::size_t count =
       kListedKeys;  // of each layer, row and cause, and of regrets of each layer and row
-  std::string device = "cpu";
+  std::string device = device::kDefault;
 };
 
 struct LostKey {

@@ -10,6 +10,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/error.h"
+#include "core/device/default_device.h"
 #include "core/selection/blocks/blocks.h"
 #include "core/selection/evidence.h"
 #include "core/selection/spec/method_spec.h"
@@ -68,9 +69,8 @@ struct ReplayRequest {
   std::optional<int> chunk_size;  // re-chunks the trace (labelled open loop)
   bool want_mass = true;          // mass_recall, topk_overlap; score_error of lanes
   bool want_output_error = false;
-  std::string device =
-      "cpu";                 // where it is selected and measured, as device::open_device() takes it
-  bool want_scores = false;  // ReplayCell::evidence, block_scores
+  std::string device = device::kDefault;  // where it is selected and measured
+  bool want_scores = false;               // ReplayCell::evidence, block_scores
 };
 
 struct ReplayResult {
@@ -134,7 +134,7 @@ struct Wanted {
 // of lane methods are no part of a record, so their output errors and score errors stay empty.
 // An unknown method is measured as a plain one.
 void add_metrics(const session::TraceSession& session, ReplayResult& result, const Wanted& wanted,
-                 const WorkContext& context, const std::string& device = "cpu");
+                 const WorkContext& context, const std::string& device = device::kDefault);
 
 // A recorded run in the same form: what the trace says was selected. No layers: those that the run has.
 // Reads, and needs no Torch.
@@ -146,6 +146,6 @@ ReplayResult read_run(const session::TraceSession& session, int run, const std::
 ReplayResult recorded_run(const session::TraceSession& session, int run,
                           const std::vector<int>& layers, const std::vector<int>& chunks,
                           bool want_mass, bool want_output_error, const WorkContext& context,
-                          const std::string& device = "cpu");
+                          const std::string& device = device::kDefault);
 
 }  // namespace kvloupe::replay

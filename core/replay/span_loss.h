@@ -2,6 +2,7 @@
 // question "why was it lost?" of more than one key. Free of Torch.
 #pragma once
 
+#include "core/device/default_device.h"
 #include "core/replay/explain.h"
 #include "core/replay/method_choice.h"
 #include "core/replay/replay.h"
@@ -23,7 +24,7 @@ struct SpanLossRequest {
   std::vector<int> layers;  // empty: all captured
   std::vector<int> chunks;  // empty: all
   bool want_budgets = true;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
 };
 
 // A row of one layer, a KV head, a query head or several, over the chunks in which it chose among keys and

@@ -1,12 +1,13 @@
 #include "core/trace/capture_speed.h"
 
 #include "core/base/units.h"
+#include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/trace_layout.h"
 #include "core/trace/load/trace_load.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <vector>
 
 namespace kvloupe::trace {
 namespace {
@@ -14,30 +15,22 @@ namespace {
 constexpr const char* kOwn = "";
 constexpr const char* kDense = "dense_";
 
-void write_speed(hid_t group, const std::string& prefix, const ModelSpeed& speed) {
-  h5::write_attribute(group, prefix + "ttft_ms", speed.ttft_ms);
-  h5::write_attribute(group, prefix + "prefill_tokens_per_s", speed.prefill_tokens_per_s);
-  h5::write_attribute(group, prefix + "decode_tokens_per_s", speed.decode_tokens_per_s);
-}
-
+// Nothing where it has no time to the first token; then it has the others, too.
 std::optional<ModelSpeed> load_speed(hid_t group, const std::string& prefix) {
-  if (!h5::double_attribute(group, prefix + "ttft_ms")) return std::nullopt;
-  const auto number = [&](const char* name) {
-    const auto value = h5::double_attribute(group, prefix + name);
-    if (!value || !std::isfinite(*value) || *value < 0)
-      throw h5::Defect("the attribute " + prefix + name + " of /capture is not usable");
-    return *value;
-  };
-  return ModelSpeed{number("ttft_ms"), number("prefill_tokens_per_s"),
-                    number("decode_tokens_per_s")};
+  ModelSpeed speed;
+  std::vector<std::string> none;  // of these attributes none is passed over
+  const auto found = read_attributes(group, " of /capture", speed, none, prefix);
+  if (!found.contains(prefix + "ttft_ms")) return std::nullopt;
+  if (found.size() < 3) throw h5::Defect("of the speeds of /capture some are missing");
+  return speed;
 }
 
 }  // namespace
 
 void write_speed(hid_t file, const CaptureSpeed& speed) {
   const h5::Handle group = h5::open_group(file, "/capture");
-  write_speed(group.get(), kOwn, speed.model);
-  if (speed.dense) write_speed(group.get(), kDense, *speed.dense);
+  write_attributes(group.get(), speed.model, kOwn);
+  if (speed.dense) write_attributes(group.get(), *speed.dense, kDense);
 }
 
 std::optional<CaptureSpeed> load_speed(hid_t file) {

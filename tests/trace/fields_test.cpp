@@ -1,10 +1,13 @@
-// FORMAT.md's tables of datasets say what core/trace/fields/fields.cpp declares.
+// FORMAT.md's tables say what core/trace/fields/ declares: datasets and attributes.
 #include "core/trace/fields/fields.h"
+#include "core/trace/fields/attributes.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <string>
@@ -29,9 +32,13 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
+std::ifstream format_page() {
+  return std::ifstream(std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../../core/trace/FORMAT.md");
+}
+
 // The rows of the tables with a column "unit", by full path.
 std::map<std::string, Row> documented() {
-  std::ifstream file(std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../../core/trace/FORMAT.md");
+  std::ifstream file = format_page();
   std::map<std::string, Row> rows;
   std::string root;
   bool in_table = false;
@@ -72,6 +79,64 @@ TEST(Fields, AreWhatFormatSays) {
   // The one compound: it has an own reader and writer.
   rows.erase("/tokens/spans");
   for (const auto& [path, row] : rows) ADD_FAILURE() << path << " is not declared";
+}
+
+// The type of each attribute that a table names, by group and name; of a run's, which have no type there, the
+// meaning.
+std::map<std::string, std::string> documented_attributes() {
+  std::ifstream file = format_page();
+  std::map<std::string, std::string> types;
+  std::string group;
+  bool in_table = false;
+  const std::regex name("`([^`]+)`");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("## "))
+      group = line.starts_with("## 2.")   ? "/"
+              : line.starts_with("## 3.") ? "/model"
+              : line.starts_with("## 5.") ? "/layers/{l}"
+              : line.starts_with("## 6.") ? "/runs/{r}"
+                                          : "";
+    if (!line.starts_with("|")) in_table = false;
+    if (in_table && !group.empty() && !line.starts_with("|---")) {
+      const auto cells = cells_of(line);
+      for (std::sregex_iterator i(cells.at(0).begin(), cells.at(0).end(), name), end; i != end; ++i)
+        types[group + " " + (*i)[1].str()] = cells.at(1);
+    }
+    if (line.starts_with("| attribute |")) in_table = true;
+  }
+  return types;
+}
+
+TEST(Attributes, AreWhatFormatSays) {
+  auto types = documented_attributes();
+  std::ifstream file = format_page();
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const AttributeInfo& attribute : all_attributes()) {
+    SCOPED_TRACE(attribute.group + " " + attribute.name);
+    if (attribute.group == "/capture" || attribute.group == "/probe") {  // told in prose
+      EXPECT_NE(page.find("`" + attribute.name + "`"), std::string::npos);
+      continue;
+    }
+    const auto found = types.find(attribute.group + " " + attribute.name);
+    ASSERT_NE(found, types.end()) << "FORMAT.md has no row of it";
+    const std::string words = found->second;
+    types.erase(found);
+    if (attribute.group == "/runs/{r}") continue;
+    EXPECT_TRUE(words.starts_with(attribute.type)) << words << ", not " << attribute.type;
+    const bool says_optional = words.find("optional") != std::string::npos;
+    if (attribute.need != Need::Exact) {
+      EXPECT_EQ(says_optional, attribute.need == Need::Optional) << words;
+    }
+  }
+  for (const auto& [name, words] : types) ADD_FAILURE() << name << " is not declared";
+}
+
+TEST(Attributes, AndFieldsAreOfNoLaterSchemaThanTheFileSays) {
+  int latest = 0;
+  for (const AttributeInfo& attribute : all_attributes())
+    latest = std::max(latest, attribute.since);
+  for (const FieldInfo& field : all_fields()) latest = std::max(latest, field.since);
+  EXPECT_EQ("1." + std::to_string(latest), kSchemaVersion);
 }
 
 TEST(Fields, AreInTheOrderOfTheirNumbers) {

@@ -390,9 +390,9 @@ TEST_F(HostileTest, LogSumExpIsJudgedByTheLayersSoftmax) {
 // Such a layer cannot be computed, so it is left out; a plain softmax in its place would be wrong.
 TEST_F(HostileTest, LayersWhoseSoftmaxIsNoneAreLeftOut) {
   const std::vector<std::pair<const char*, Edit>> edits = {
-      {"0 is no window", [](hid_t f) { set_int(f, "/layers/0", "window", 0); }},
+      {"window of /layers/0 is 0", [](hid_t f) { set_int(f, "/layers/0", "window", 0); }},
       {"one integer", [](hid_t f) { set_double(f, "/layers/0", "window", 8); }},
-      {"-1 is no softcap", [](hid_t f) { set_double(f, "/layers/0", "softcap", -1); }},
+      {"softcap of /layers/0 is -1", [](hid_t f) { set_double(f, "/layers/0", "softcap", -1); }},
       {"sink_logit has 1 values", [](hid_t f) { set_double(f, "/layers/0", "sink_logit", 9); }},
       {"sink_logit has 5 values", [](hid_t f) { set_sinks(f, 5); }},
       {"not finite", [](hid_t f) { set_sinks(f, 4, std::numeric_limits<float>::infinity()); }}};

@@ -2,6 +2,8 @@
 // alone, those that run and those that are copied.
 #pragma once
 
+#include "core/device/default_device.h"
+
 #include <string>
 #include <vector>
 
@@ -34,7 +36,7 @@ struct CaptureRequest {
   std::string closed_loop;  // SPEC; empty: open loop
   bool drift = false;
   int max_new_tokens = 0;
-  std::string device = "cpu";
+  std::string device = device::kDefault;
   bool force = false;
   std::string output;
 

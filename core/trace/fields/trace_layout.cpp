@@ -2,6 +2,7 @@
 #include "core/trace/fields/trace_layout.h"
 
 #include "core/base/version.h"
+#include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/trace_names.h"
 #include "core/trace/runs/run_storage.h"
 
@@ -55,12 +56,6 @@ void write_spans(hid_t group, const std::vector<TokenSpan>& spans) {
       "write spans");
 }
 
-void write_softmax(hid_t layer, const SoftmaxForm& form) {
-  if (form.window > 0) h5::write_attribute(layer, "window", form.window);
-  if (form.softcap > 0) h5::write_attribute(layer, "softcap", form.softcap);
-  if (!form.sink_logits.empty()) h5::write_attribute(layer, "sink_logit", form.sink_logits);
-}
-
 // What h5web and silx show of a layer.
 void write_plot(hid_t group, int layer, const TraceHeader& header) {
   if (header.store.has(Part::Lse))
@@ -80,45 +75,26 @@ h5::Handle create_vector(hid_t at, const std::string& path, hid_t type, hsize_t 
 }
 
 void write_root(hid_t file, const TraceHeader& header) {
-  h5::write_attribute(file, "format", std::string(kTraceFormat));
-  h5::write_attribute(file, "schema_version", std::string(kSchemaVersion));
-  h5::write_attribute(file, "producer", "kvloupe " + version());
-  h5::write_attribute(file, "created",
-                      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
-  h5::write_attribute(file, "mode", std::string(to_text(header.mode)));
-  h5::write_attribute(file, "dtype", std::string(to_text(header.dtype)));
-  h5::write_attribute(file, "chunks_done", 0);
-  h5::write_attribute(file, "complete", 0);
+  RootAttributes root;
+  root.format = kTraceFormat;
+  root.schema_version = kSchemaVersion;
+  root.producer = "kvloupe " + version();
+  root.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  root.mode = header.mode;
+  root.dtype = header.dtype;
+  write_attributes(file, root);
   h5::write_attribute(file, "NX_class", "NXroot");
   h5::write_attribute(file, "default", "layers");
 }
 
 void write_model(hid_t file, const ModelInfo& model) {
-  const h5::Handle group = h5::create_group(file, "/model");
-  const hid_t id = group.get();
-  h5::write_attribute(id, "name", model.name);
-  h5::write_attribute(id, "architecture", model.architecture);
-  h5::write_attribute(id, "num_layers", model.num_layers);
-  h5::write_attribute(id, "num_q_heads", model.num_q_heads);
-  h5::write_attribute(id, "num_kv_heads", model.num_kv_heads);
-  h5::write_attribute(id, "head_dim", model.head_dim);
-  h5::write_attribute(id, "hidden_size", model.hidden_size);
-  h5::write_attribute(id, "softmax_scale", model.softmax_scale);
-  h5::write_attribute(id, "rope_theta", model.rope_theta);
-  h5::write_attribute(id, "rope_pairing", std::string(to_text(model.rope_pairing)));
-  h5::write_attribute(id, "rope_scaling", model.rope_scaling);
-  h5::write_attribute(id, "file_hash", model.file_hash);
-  if (model.compute) h5::write_attribute(id, "compute", std::string(to_text(*model.compute)));
-  std::vector<std::string> types;
-  for (const auto type : model.layer_types) types.emplace_back(to_text(type));
-  h5::write_attribute(id, "layer_types", types);
+  write_attributes(h5::create_group(file, "/model").get(), model);
 }
 
 void write_probe_text(hid_t file, const TraceHeader& header) {
   if (header.probe_len == 0) return;
   const h5::Handle group = h5::create_group(file, "/probe");
-  h5::write_attribute(group.get(), "text", header.probe_text);
-  h5::write_attribute(group.get(), "num_tokens", header.probe_len);
+  write_attributes(group.get(), ProbeAttributes{header.probe_text, header.probe_len});
   if (header.probe_ids.empty()) return;
   const hsize_t count = header.probe_ids.size();
   const h5::Handle ids = create_vector(group.get(), "ids", H5T_STD_I32LE, count, "probe_token", "1",
@@ -141,7 +117,7 @@ void write_groups(hid_t file, const TraceHeader& header) {
   }
   for (const int layer : header.layers) {
     const h5::Handle group = h5::create_group(all.get(), std::to_string(layer));
-    write_softmax(group.get(), header.model.softmax_of(layer));
+    write_attributes(group.get(), header.model.softmax_of(layer));
     write_plot(group.get(), layer, header);
   }
 }

@@ -1,6 +1,6 @@
 // The probe of a trace: its text, its queries after each prefill chunk, the novelty of the tokens.
+#include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/field_storage.h"
-#include "core/trace/fields/trace_names.h"
 #include "core/trace/load/trace_load.h"
 
 #include <fmt/format.h>
@@ -10,15 +10,10 @@ namespace {
 
 void load_text(hid_t file, TraceInfo& info) {
   const h5::Handle group = h5::open_group(file, "/probe");
-  const auto text = h5::string_attribute(group.get(), "text");
-  const auto count = h5::int_attribute(group.get(), "num_tokens");
-  if (!text) throw h5::Defect("the attribute text of /probe is missing");
-  if (!count || *count < 1 || *count > kMaxProbeTokens) {
-    throw h5::Defect(fmt::format("num_tokens of /probe is {}, outside 1 to {}",
-                                 count ? fmt::to_string(*count) : "missing", kMaxProbeTokens));
-  }
-  info.probe_text = *text;
-  info.probe_len = static_cast<int>(*count);
+  ProbeAttributes probe;
+  read_attributes(group.get(), " of /probe", probe, info.warnings);
+  info.probe_text = probe.text;
+  info.probe_len = probe.num_tokens;
 }
 
 h5::Dataset open_novelty(hid_t file, const TraceInfo& info) {

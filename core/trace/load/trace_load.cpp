@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/field_storage.h"
 #include "core/trace/fields/trace_names.h"
 
@@ -16,119 +17,31 @@
 namespace kvloupe::trace {
 namespace {
 
-// Far above any model; they keep products of these numbers inside 64 bits.
-constexpr std::int64_t kMaxLayers = 4096;
-constexpr std::int64_t kMaxHeads = 65536;
-constexpr std::int64_t kMaxHeadDim = 65536;
-constexpr std::int64_t kMaxHiddenSize = 1 << 30;
 // What is kept of a token in memory: its id, text and label.
 constexpr std::uint64_t kBytesPerToken = 128;
 
-int required_count(hid_t group, const char* name, std::int64_t most) {
-  const auto value = h5::int_attribute(group, name);
-  if (!value) throw h5::Defect(fmt::format("the attribute {} of /model is missing", name));
-  if (*value < 1 || *value > most) {
-    throw h5::Defect(fmt::format("{} of /model is {}, outside 1 to {}", name, *value, most));
-  }
-  return static_cast<int>(*value);
-}
-
-std::string optional_text(hid_t object, const char* name, std::vector<std::string>& warnings) {
-  std::string text;
-  tolerate(warnings, [&] {
-    const auto found = h5::string_attribute(object, name);
-    if (!found) throw h5::Defect(fmt::format("the attribute {} is missing", name));
-    text = *found;
-  });
-  return text;
-}
-
-template <typename Enum>
-Enum optional_word(hid_t object, const char* name, Enum otherwise,
-                   std::vector<std::string>& warnings) {
-  const std::string text = optional_text(object, name, warnings);
-  if (const auto value = from_text<Enum>(text)) return *value;
-  if (!text.empty()) {
-    warnings.push_back(fmt::format("{} is \"{}\", an unknown word; {} is assumed", name, text,
-                                   to_text(otherwise)));
-  }
-  return otherwise;
-}
-
-std::vector<LayerType> load_layer_types(hid_t group, int num_layers,
-                                        std::vector<std::string>& warnings) {
-  std::vector<LayerType> types(num_layers, LayerType::Full);
-  tolerate(warnings, [&] {
-    const auto words = h5::strings_attribute(group, "layer_types");
-    if (!words) return;
-    if (words->size() != types.size()) {
-      throw h5::Defect(
-          fmt::format("layer_types of /model names {} layers of {}", words->size(), num_layers));
-    }
-    for (std::size_t layer = 0; layer < types.size(); ++layer) {
-      const auto type = from_text<LayerType>((*words)[layer]);
-      if (!type)
-        throw h5::Defect(
-            fmt::format("layer_types of /model has an unknown word for layer {}", layer));
-      types[layer] = *type;
-    }
-  });
-  return types;
-}
-
 ModelInfo load_model(hid_t file, std::vector<std::string>& warnings) {
   const h5::Handle group = h5::open_group(file, "/model");
-  const hid_t id = group.get();
   ModelInfo model;
-  model.num_layers = required_count(id, "num_layers", kMaxLayers);
-  model.num_q_heads = required_count(id, "num_q_heads", kMaxHeads);
-  model.num_kv_heads = required_count(id, "num_kv_heads", kMaxHeads);
-  model.head_dim = required_count(id, "head_dim", kMaxHeadDim);
+  read_attributes(group.get(), " of /model", model, warnings);
   if (model.num_q_heads % model.num_kv_heads != 0) {
     throw h5::Defect(fmt::format("{} query heads cannot be shared by {} KV heads",
                                  model.num_q_heads, model.num_kv_heads));
   }
-  tolerate(warnings,
-           [&] { model.hidden_size = required_count(id, "hidden_size", kMaxHiddenSize); });
-  model.name = optional_text(id, "name", warnings);
-  model.architecture = optional_text(id, "architecture", warnings);
-  model.file_hash = optional_text(id, "file_hash", warnings);
-  model.rope_scaling = optional_text(id, "rope_scaling", warnings);
   if (model.rope_scaling.empty()) model.rope_scaling = "none";
-  model.rope_pairing = optional_word(id, "rope_pairing", RopePairing::HalfSplit, warnings);
-  tolerate(warnings, [&] {
-    const auto word = h5::string_attribute(id, "compute");
-    if (!word) return;
-    model.compute = from_text<ComputeType>(*word);
-    if (!model.compute)
-      throw h5::Defect(fmt::format("compute of /model is \"{}\", an unknown word", *word));
-  });
-  model.softmax_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
-  tolerate(warnings, [&] {
-    const auto scale = h5::double_attribute(id, "softmax_scale");
-    if (!scale || !std::isfinite(*scale) || *scale <= 0) {
-      throw h5::Defect(
-          "softmax_scale of /model is no positive number; 1/sqrt(head_dim) is assumed");
-    }
-    model.softmax_scale = *scale;
-  });
-  tolerate(warnings, [&] {
-    const auto theta = h5::double_attribute(id, "rope_theta");
-    if (!theta || !std::isfinite(*theta)) throw h5::Defect("rope_theta of /model is no number");
-    model.rope_theta = *theta;
-  });
-  model.layer_types = load_layer_types(id, model.num_layers, warnings);
+  if (model.softmax_scale == 0) model.softmax_scale = 1 / std::sqrt(double(model.head_dim));
+  const auto num_layers = static_cast<std::size_t>(model.num_layers);
+  if (!model.layer_types.empty() && model.layer_types.size() != num_layers) {
+    warnings.push_back(fmt::format("layer_types of /model names {} layers of {}",
+                                   model.layer_types.size(), num_layers));
+    model.layer_types.clear();
+  }
+  model.layer_types.resize(num_layers, LayerType::Full);
   return model;
 }
 
 // The chunks done; they must tile [0, T).
-std::vector<ChunkInfo> load_chunks(hid_t file) {
-  const auto done = h5::int_attribute(file, "chunks_done");
-  if (!done) throw h5::Defect("the attribute chunks_done is missing");
-  if (*done < 0 || *done > std::numeric_limits<std::int32_t>::max()) {
-    throw h5::Defect(fmt::format("chunks_done is {}", *done));
-  }
-  const auto count = static_cast<std::uint64_t>(*done);
+std::vector<ChunkInfo> load_chunks(hid_t file, std::uint64_t count) {
   const auto open = [&](const char* path) {
     return h5::Dataset::open(file, path, h5::ValueClass::Integer, 1);
   };
@@ -185,30 +98,18 @@ h5::Dataset open_heads(hid_t file, Field field, int layer, const TraceInfo& info
 // The layer's window, softcap and sinks. A layer where one of them is wrong cannot be computed.
 SoftmaxForm load_softmax(hid_t file, int layer, const ModelInfo& model) {
   const h5::Handle group = h5::open_group(file, fmt::format("/layers/{}", layer));
-  const hid_t id = group.get();
-  const auto defect = [&](const std::string& what) {
-    return h5::Defect(fmt::format("{} of /layers/{}; the layer is left out", what, layer));
-  };
   SoftmaxForm form(model.softmax_scale);
-  if (const auto window = h5::int_attribute(id, "window")) {
-    if (*window < 1) throw defect(fmt::format("{} is no window", *window));
-    form.window = *window;
+  std::vector<std::string> none;  // of these attributes none is passed over
+  try {
+    read_attributes(group.get(), fmt::format(" of /layers/{}", layer), form, none);
+  } catch (const h5::Defect& defect) {
+    throw h5::Defect(fmt::format("{}; the layer is left out", defect.what()));
   }
-  if (const auto softcap = h5::double_attribute(id, "softcap")) {
-    if (!std::isfinite(*softcap) || *softcap <= 0) {
-      throw defect(fmt::format("{} is no softcap", *softcap));
-    }
-    form.softcap = *softcap;
-  }
-  if (auto sinks = h5::floats_attribute(id, "sink_logit")) {
-    if (sinks->size() != static_cast<std::size_t>(model.num_q_heads)) {
-      throw defect(fmt::format("sink_logit has {} values for {} query heads", sinks->size(),
-                               model.num_q_heads));
-    }
-    if (!std::all_of(sinks->begin(), sinks->end(), [](float z) { return std::isfinite(z); })) {
-      throw defect("sink_logit holds a value that is not finite");
-    }
-    form.sink_logits = std::move(*sinks);
+  const auto heads = static_cast<std::size_t>(model.num_q_heads);
+  if (!form.sink_logits.empty() && form.sink_logits.size() != heads) {
+    throw h5::Defect(fmt::format(
+        "sink_logit has {} values for {} query heads of /layers/{}; the layer is left out",
+        form.sink_logits.size(), heads, layer));
   }
   return form;
 }
@@ -256,7 +157,7 @@ void load_layers(hid_t file, LoadedTrace& trace) {
   }
 }
 
-void load_dtype(hid_t file, LoadedTrace& trace) {
+void load_dtype(LoadedTrace& trace) {
   std::optional<DType> found;
   bool mixed = false;
   for (const auto& [layer, sources] : trace.layers) {
@@ -268,12 +169,7 @@ void load_dtype(hid_t file, LoadedTrace& trace) {
     }
   }
   if (mixed) trace.info.warnings.emplace_back("q, k and v are not all of one type");
-  if (!found) {
-    tolerate(trace.info.warnings, [&] {
-      if (const auto word = h5::string_attribute(file, "dtype")) found = from_text<DType>(*word);
-    });
-  }
-  trace.info.dtype = found.value_or(DType::F16);
+  trace.info.dtype = found.value_or(trace.info.dtype);
 }
 
 void load_mass_offsets(hid_t file, LoadedTrace& trace) {
@@ -294,16 +190,16 @@ void load_mass_offsets(hid_t file, LoadedTrace& trace) {
   trace.mass_offsets = std::move(offsets);
 }
 
-void load_root(hid_t file, TraceInfo& info) {
-  info.producer = optional_text(file, "producer", info.warnings);
-  info.created = optional_text(file, "created", info.warnings);
-  info.mode = optional_word(file, "mode", LoopMode::OpenLoop, info.warnings);
-  tolerate(info.warnings, [&] {
-    const auto complete = h5::int_attribute(file, "complete");
-    if (!complete) throw h5::Defect("the attribute complete is missing");
-    if (*complete != 0 && *complete != 1) throw h5::Defect("complete is neither 0 nor 1");
-    info.complete = *complete == 1;
-  });
+// Returns how many chunks are done.
+std::uint64_t load_root(hid_t file, TraceInfo& info) {
+  RootAttributes root;
+  read_attributes(file, "", root, info.warnings);
+  info.producer = root.producer;
+  info.created = root.created;
+  info.mode = root.mode;
+  info.dtype = root.dtype;
+  info.complete = root.complete;
+  return static_cast<std::uint64_t>(root.chunks_done);
 }
 
 }  // namespace
@@ -337,9 +233,9 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   auto& info = trace.info;
   info.path = path;
   info.schema_version = require_format(file, path, kTraceFormat, "a KVLoupe trace");
-  load_root(file, info);
+  const std::uint64_t chunks_done = load_root(file, info);
   info.model = load_model(file, info.warnings);
-  info.chunks = load_chunks(file);
+  info.chunks = load_chunks(file, chunks_done);
   info.num_tokens = info.chunks.empty() ? 0 : info.chunks.back().end();
   trace.ids = h5::Dataset::open(file, "/tokens/ids", h5::ValueClass::Integer, 1);
   const auto tokens = static_cast<std::uint64_t>(info.num_tokens);
@@ -359,7 +255,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
     info.generated = dataset.read_range<std::int32_t>(0, dataset.dims().front());
   });
   load_layers(file, trace);
-  load_dtype(file, trace);
+  load_dtype(trace);
   tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
   load_probe(file, trace);
   load_next_tokens(file, trace);

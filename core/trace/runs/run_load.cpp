@@ -1,5 +1,6 @@
 // Runs as they stand in a trace or a sidecar, checked so that no index read from a file is trusted.
 #include "core/base/error.h"
+#include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/field_storage.h"
 #include "core/trace/fields/trace_names.h"
 #include "core/trace/load/trace_load.h"
@@ -14,20 +15,10 @@
 namespace kvloupe::trace {
 namespace {
 
-template <typename Enum>
-Enum required_word(hid_t group, const char* name) {
-  const auto text = h5::string_attribute(group, name);
-  if (!text) throw h5::Defect(fmt::format("its attribute {} is missing", name));
-  const auto value = from_text<Enum>(*text);
-  if (!value) throw h5::Defect(fmt::format("its {} is \"{}\", an unknown word", name, *text));
-  return *value;
-}
-
 // Files before 1.10 have no such attribute: the text of the method says it, and else it is the last.
 template <typename Enum>
-Enum word_or_method(hid_t group, const char* name, const std::string& method,
+Enum word_in_method(const char* name, const std::string& method,
                     std::initializer_list<Enum> values) {
-  if (h5::string_attribute(group, name)) return required_word<Enum>(group, name);
   for (const Enum value : values)
     if (method.find(fmt::format("{}={}", name, to_text(value))) != std::string::npos) return value;
   return *std::prev(values.end());
@@ -35,48 +26,30 @@ Enum word_or_method(hid_t group, const char* name, const std::string& method,
 
 RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
   const h5::Handle group = h5::open_group(file, fmt::format("/runs/{}", number));
-  const hid_t id = group.get();
   RunInfo run;
-  const auto method = h5::string_attribute(id, "method");
-  if (!method || method->empty()) throw h5::Defect("its attribute method is missing");
-  run.method = *method;
-  run.mode = required_word<LoopMode>(id, "mode");
-  run.row_axis = required_word<RowAxis>(id, "row_axis");
-  run.granularity = required_word<Granularity>(id, "granularity");
-  run.state_action = required_word<StateAction>(id, "state_action");
+  std::vector<std::string> none;  // of these attributes none is passed over
+  const auto found = read_attributes(group.get(), "", run, none);
   const int by_axis = run.row_axis == RowAxis::QHead ? 1 : model.gqa_group_size();
-  const auto per_row = h5::int_attribute(id, "q_heads_per_row");
-  if (!per_row && run.row_axis == RowAxis::Subgroup) {
-    throw h5::Defect("its attribute q_heads_per_row is missing");
+  if (!found.contains("q_heads_per_row")) {
+    if (run.row_axis == RowAxis::Subgroup)
+      throw h5::Defect("the attribute q_heads_per_row is missing");
+    run.q_heads_per_row = by_axis;
   }
-  const std::int64_t heads = per_row.value_or(by_axis);
+  const int heads = run.q_heads_per_row;
   const bool fits = run.row_axis == RowAxis::Subgroup
                         ? heads >= 1 && heads <= by_axis && by_axis % heads == 0
                         : heads == by_axis;
   if (!fits) {
-    throw h5::Defect(fmt::format("its q_heads_per_row is {} where a group has {} query heads",
-                                 heads, model.gqa_group_size()));
+    throw h5::Defect(fmt::format("q_heads_per_row is {} where a group has {} query heads", heads,
+                                 model.gqa_group_size()));
   }
-  run.q_heads_per_row = static_cast<int>(heads);
-  if (const auto decode = h5::string_attribute(id, "decode")) {
-    if (*decode != "dense") {
-      throw h5::Defect(fmt::format("its decode is \"{}\", an unknown word", *decode));
-    }
-    run.decode_dense = true;
-  }
-  run.budget_scope =
-      word_or_method(id, "budget_scope", run.method, {BudgetScope::All, BudgetScope::Past});
-  run.lowering = word_or_method(id, "lowering", run.method,
-                                {Lowering::Native, Lowering::Budget, Lowering::Union});
-  const std::int64_t block_size = h5::int_attribute(id, "block_size").value_or(0);
-  if (block_size < 0 || block_size > kMaxBlockSize) {
-    throw h5::Defect(fmt::format("its block_size is {}", block_size));
-  }
-  run.block_size = static_cast<int>(block_size);
-  run.block_tables = block_size > 0 && h5::int_attribute(id, "block_tables").value_or(0) != 0;
-  run.basis_source = h5::string_attribute(id, "basis_source").value_or("");
-  run.basis_hash = h5::string_attribute(id, "basis_hash").value_or("");
-  run.basis_leakage = h5::int_attribute(id, "basis_leakage").value_or(0) != 0;
+  if (!found.contains("budget_scope"))
+    run.budget_scope =
+        word_in_method("budget_scope", run.method, {BudgetScope::All, BudgetScope::Past});
+  if (!found.contains("lowering"))
+    run.lowering = word_in_method("lowering", run.method,
+                                  {Lowering::Native, Lowering::Budget, Lowering::Union});
+  run.block_tables = run.block_tables && run.block_size > 0;
   return run;
 }
 

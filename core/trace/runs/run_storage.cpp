@@ -3,6 +3,7 @@
 #include "core/trace/runs/run_storage.h"
 
 #include "core/base/error.h"
+#include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
@@ -44,25 +45,9 @@ h5::Handle create_dataset(hid_t at, const std::string& path, hid_t type,
 h5::Handle create_run_group(hid_t file, const RunInfo& run, const ModelInfo& model) {
   h5::Handle group = h5::create_group(file, fmt::format("/runs/{}", run.id));
   const hid_t id = group.get();
-  const int per_row = model.num_q_heads / num_rows_of(run, model);
-  h5::write_attribute(id, "method", run.method);
-  h5::write_attribute(id, "mode", std::string(to_text(run.mode)));
-  h5::write_attribute(id, "row_axis", std::string(to_text(run.row_axis)));
-  h5::write_attribute(id, "q_heads_per_row", per_row);
-  h5::write_attribute(id, "granularity", std::string(to_text(run.granularity)));
-  h5::write_attribute(id, "state_action", std::string(to_text(run.state_action)));
-  h5::write_attribute(id, "budget_scope", std::string(to_text(run.budget_scope)));
-  if (run.decode_dense) h5::write_attribute(id, "decode", "dense");
-  if (run.block_size > 0) {
-    h5::write_attribute(id, "block_size", run.block_size);
-    h5::write_attribute(id, "lowering", std::string(to_text(run.lowering)));
-    h5::write_attribute(id, "block_tables", run.block_tables ? 1 : 0);
-  }
-  if (!run.basis_source.empty()) {
-    h5::write_attribute(id, "basis_source", run.basis_source);
-    h5::write_attribute(id, "basis_hash", run.basis_hash);
-    h5::write_attribute(id, "basis_leakage", run.basis_leakage ? 1 : 0);
-  }
+  RunInfo written = run;
+  written.q_heads_per_row = model.num_q_heads / num_rows_of(run, model);
+  write_attributes(id, written);
   h5::create_group(id, "layers");
   return group;
 }

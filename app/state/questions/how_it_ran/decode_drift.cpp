@@ -12,14 +12,12 @@ namespace {
 constexpr const char* kView = "decode_drift";
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(DecodeDriftQuestion{workspace.place()}));
-}
+DecodeDriftQuestion question_of(const Workspace& workspace) { return {workspace.place()}; }
 
 // A row a token.
 Table table(Workspace& workspace) {
   Table table{{"position", "chunk", "phase", "token_id", "nll", "dense_nll", "kl", "agrees"}, {}};
-  const auto result = workspace.ask(DecodeDriftQuestion{workspace.place()});
+  const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
   const analysis::DecodeDrift& drift = *result;
   const Place& place = result.question.place;
@@ -39,7 +37,7 @@ Table table(Workspace& workspace) {
 }
 
 Array array(Workspace& workspace) {
-  const auto result = workspace.ask(DecodeDriftQuestion{workspace.place()});
+  const auto result = workspace.ask(question_of(workspace));
   if (!result || !result->against_dense()) return {};
   const analysis::Matrix& rows = drift_matrix(*result, workspace.option(kView, "rows"));
   return array_of("<f4", {rows.rows, rows.cols}, rows.values);
@@ -48,8 +46,7 @@ Array array(Workspace& workspace) {
 }  // namespace
 
 std::string DecodeDriftQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  if (place.info().has_losses) return "";
+  if (place.empty() || place.info().has_losses) return missing(place);
   return "This trace holds no losses: capture with --closed-loop SPEC --drift, or with --store "
          "qkv,lse,loss for the dense model's alone";
 }
@@ -70,21 +67,16 @@ const analysis::Matrix& drift_matrix(const analysis::DecodeDrift& drift, const s
 }
 
 ViewInfo decode_drift_view() {
-  ViewInfo view;
-  view.id = kView;
-  view.title = "Decode drift";
-  view.summary = "how far a closed loop goes from the dense model on the same tokens";
-  view.metrics = "Next tokens";
-  view.coordinates = {"chunk"};
-  view.options = {{"rows",
-                   {"q", "k"},
-                   "the rows whose distance is drawn by layer and chunk",
-                   {"queries", "keys"}}};
-  view.num_methods = 0;
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kView, "Decode drift",
+                  "how far a closed loop goes from the dense model on the same tokens",
+                  "Next tokens"}
+      .follow(At::Chunk)
+      .take(0)
+      .with({{"rows",
+              {"q", "k"},
+              "the rows whose distance is drawn by layer and chunk",
+              {"queries", "keys"}}})
+      .draw(problem_with<question_of>, table, array);
 }
 
 }  // namespace kvloupe::state

@@ -1,8 +1,7 @@
 // The view decode_drift: how far a closed loop went from the dense model on the same tokens.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/analysis/decode_drift.h"
 
 #include <cstdint>
@@ -10,13 +9,11 @@
 
 namespace kvloupe::state {
 
-struct DecodeDriftQuestion {
+struct DecodeDriftQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "decode drift";
   static constexpr Lane kLane = Lane::TraceIo;
-  Place place;  // trace
   using Answer = analysis::DecodeDrift;
 
-  std::string key() const { return place.trace_key(); }
   std::string title() const { return "Reading the statistics of next tokens"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;

@@ -11,16 +11,6 @@
 
 namespace kvloupe::state {
 
-std::string RunQuestion::title() const {
-  return fmt::format("{} {} in layer {}", method.recorded() ? "Reading" : "Selecting with",
-                     method.id(), place.layer);
-}
-
-std::string RunQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  return method.empty() ? "Choose a method" : "";
-}
-
 RunQuestion::Answer RunQuestion::work(Steps& steps) const {
   const std::vector<int> layers{place.layer};
   if (method.recorded())
@@ -45,8 +35,6 @@ std::uint64_t RunQuestion::bytes(const Answer& answer) {
 std::string MeasuredRunQuestion::title() const {
   return fmt::format("Measuring {} in layer {}", method.id(), place.layer);
 }
-
-std::string MeasuredRunQuestion::obstacle() const { return RunQuestion{place, method}.obstacle(); }
 
 MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
   // What lanes cost is found by selecting anew; all else is measured on the sets.

@@ -2,9 +2,7 @@
 // and what they must say of it.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/method_choice.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/replay/replay.h"
 
 #include <cstdint>
@@ -16,31 +14,21 @@
 namespace kvloupe::state {
 
 // The sets alone: a recorded run is read, without Torch; another method selects anew (open loop).
-struct RunQuestion {
+struct RunQuestion : OfRun<At::Layer> {
   static constexpr const char* kName = "run";
-  Place place;  // trace and layer
-  MethodChoice method;
   using Answer = replay::ReplayResult;
 
-  std::string key() const { return place.layer_key() + "|" + method.key(); }
-  Lane lane() const { return method.recorded() ? Lane::TraceIo : Lane::Compute; }
-  std::string title() const;
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
 
 // The same with what the sets are worth: mass recall, overlap, score errors of lanes.
-struct MeasuredRunQuestion {
+struct MeasuredRunQuestion : OfMethod<At::Layer> {
   static constexpr const char* kName = "measured run";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;
-  MethodChoice method;
   using Answer = replay::ReplayResult;
 
-  std::string key() const { return place.layer_key() + "|" + method.key(); }
   std::string title() const;
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) { return RunQuestion::bytes(answer); }
 };
@@ -91,16 +79,10 @@ MethodFacts facts_of(const Place& place, const MethodChoice& method,
                      const replay::ReplayResult& run);
 
 // The facts alone, for views that draw something else of the method.
-struct FactsQuestion {
+struct FactsQuestion : OfRun<At::Head> {
   static constexpr const char* kName = "facts";
-  Place place;
-  MethodChoice method;
   using Answer = MethodFacts;
 
-  std::string key() const { return place.head_key() + "|" + method.key(); }
-  Lane lane() const { return RunQuestion{place, method}.lane(); }
-  std::string title() const { return RunQuestion{place, method}.title(); }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
 };
 // The facts as far as they are known now; asks for the rest.

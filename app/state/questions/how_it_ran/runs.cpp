@@ -49,10 +49,4 @@ UnavailableQuestion::Answer UnavailableQuestion::work(Steps& steps) const {
   return reasons;
 }
 
-std::uint64_t UnavailableQuestion::bytes(const Answer& answer) {
-  std::uint64_t sum = sizeof(answer);
-  for (const auto& [id, reason] : answer) sum += sizeof(id) * 2 + id.size() + reason.size();
-  return sum;
-}
-
 }  // namespace kvloupe::state

@@ -11,31 +11,25 @@
 namespace kvloupe::state {
 
 // The averages of a method in one layer over chunks of one phase and all rows, as `compare` has them.
-struct RunSummaryQuestion {
+struct RunSummaryQuestion : OfMethod<At::Layer> {
   static constexpr const char* kName = "run summary";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace and layer
-  MethodChoice method;
   NumberChunks chunks = {};
   using Answer = replay::CompareRow;
 
-  std::string key() const { return place.layer_key() + "|" + method.key() + "|" + chunks.key(); }
+  std::string key() const { return OfMethod::key(chunks); }
   std::string title() const;
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
 };
 
 // Why methods of the catalogue cannot be shown on a trace, by their id; those that can are absent.
-struct UnavailableQuestion {
+struct UnavailableQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "unavailable";
-  Place place;  // trace
   using Answer = std::map<std::string, std::string>;
 
-  std::string key() const { return place.trace_key(); }
   std::string title() const { return "Asking which methods the trace can serve"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer); }
 };
 
 }  // namespace kvloupe::state

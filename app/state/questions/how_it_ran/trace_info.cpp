@@ -11,13 +11,11 @@
 namespace kvloupe::state {
 namespace {
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(TraceInfoQuestion{workspace.place()}));
-}
+TraceInfoQuestion question_of(const Workspace& workspace) { return {workspace.place()}; }
 
 Table table(Workspace& workspace) {
   Table table{{"name", "value"}, {}};
-  const auto result = workspace.ask(TraceInfoQuestion{workspace.place()});
+  const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
   for (const TraceInfoQuestion::Fact& fact : *result) table.rows.push_back({fact.name, fact.value});
   return table;
@@ -72,14 +70,8 @@ std::uint64_t TraceInfoQuestion::bytes(const Answer& answer) {
 }
 
 ViewInfo trace_info_view() {
-  ViewInfo view;
-  view.id = "trace_info";
-  view.title = "Trace";
-  view.summary = "what the open trace holds";
-  view.num_methods = 0;
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{"trace_info", "Trace", "what the open trace holds"}.take(0).draw(
+      problem_with<question_of>, table);
 }
 
 }  // namespace kvloupe::state

@@ -1,20 +1,16 @@
 // The view trace_info: what the open trace holds.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::state {
 
-struct TraceInfoQuestion {
+struct TraceInfoQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "trace info";
   static constexpr Lane kLane = Lane::TraceIo;
-  Place place;  // trace
   struct Fact {
     std::string name, value;
     std::optional<trace::TokenSpan> span{};  // that it tells of
@@ -22,9 +18,7 @@ struct TraceInfoQuestion {
   };
   using Answer = std::vector<Fact>;
 
-  std::string key() const { return place.trace_key(); }
   std::string title() const { return "Listing what the trace holds"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

@@ -18,10 +18,6 @@ using analysis::LaneChoice;
 using analysis::LaneReport;
 using Answer = AquaLanesQuestion::Answer;
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(aqua_lanes_question(workspace)));
-}
-
 // Everything that is drawn, exactly, one number a row.
 class LaneTable {
  public:
@@ -198,11 +194,6 @@ MethodFacts facts_in(const Place& place, const LaneReport& report) {
 
 }  // namespace
 
-std::string AquaLanesQuestion::key() const {
-  return fmt::format("{}|kv{}|c{}|{}|{}", place.layer_key(), place.kv_head(), place.chunk,
-                     method.key(), beside ? beside->key() : "");
-}
-
 AquaLanesQuestion::Answer AquaLanesQuestion::work(Steps& steps) const {
   Answer answer;
   answer.report = engine().lane_report(*place.trace->session, *method.spec, place.layer,
@@ -263,23 +254,18 @@ AquaLanesQuestion aqua_lanes_question(const Workspace& workspace) {
 }
 
 ViewInfo aqua_lanes_view() {
-  ViewInfo view;
-  view.id = "aqua_lanes";
-  view.title = "AQUA lanes";
-  view.summary = "which lanes of the dot product AQUA uses, and what cutting the others loses";
-  view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
-  view.options = {{"plot",
-                   {"losses", "overlap"},
-                   "what cutting lanes loses, or how far the largest lanes of a vector are leading "
-                   "directions of the basis"},
-                  {"beside",
-                   {"none", "other"},
-                   "what the norm loses in another open trace (export: --other-trace), dashed"}};
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{"aqua_lanes", "AQUA lanes",
+                  "which lanes of the dot product AQUA uses, and what cutting the others loses",
+                  "Queries, keys and heads"}
+      .follow(At::Cell)
+      .with({{"plot",
+              {"losses", "overlap"},
+              "what cutting lanes loses, or how far the largest lanes of a vector are leading "
+              "directions of the basis"},
+             {"beside",
+              {"none", "other"},
+              "what the norm loses in another open trace (export: --other-trace), dashed"}})
+      .draw(problem_with<aqua_lanes_question>, table, array);
 }
 
 }  // namespace kvloupe::state

@@ -13,11 +13,10 @@ namespace kvloupe::state {
 
 class Workspace;
 
-struct AquaLanesQuestion {
+struct AquaLanesQuestion : OfMethod<At::Layer | At::KvHead | At::Chunk> {
   static constexpr const char* kName = "aqua lanes";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;           // trace, layer, KV head, chunk
-  MethodChoice method;   // of lanes; they are chosen anew, whatever was recorded
+  // The method is one of lanes; they are chosen anew, whatever was recorded.
   std::string stand_in;  // why this is not the method chosen; empty: it is
   TracePtr beside = {};  // another trace of the model, or none
 
@@ -49,9 +48,8 @@ struct AquaLanesQuestion {
     MethodFacts facts;  // of the lanes shown: in another basis where the method's cannot be had
   };
 
-  std::string key() const;
+  std::string key() const { return OfMethod::key(beside ? beside->key() : std::string()); }
   std::string title() const { return "Rotating queries and keys"; }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

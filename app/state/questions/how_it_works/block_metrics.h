@@ -18,28 +18,22 @@ struct HeadRange {
 HeadRange united_heads(const Place& place, const replay::ReplayResult& run);
 
 // Of a cell that has masks.
-struct BlockMetricsQuestion {
+struct BlockMetricsQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "block ways";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, chunk
-  MethodChoice method;
   using Answer = replay::MetricsByExecution;
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const;
   Answer work(Steps& steps) const;
 };
 
 // Begun by hand (Answers::start), as every measurement.
-struct BlockTimesQuestion {
+struct BlockTimesQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "block times";
   static constexpr Lane kLane = Lane::Timing;
   static constexpr Pace kPace = Pace::OnRequest;
-  Place place;
-  MethodChoice method;
   using Answer = measure::BlockExecutionTimes;
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const;
   Answer work(Steps& steps) const;
 };

@@ -179,12 +179,6 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   return answer;
 }
 
-std::uint64_t BlockTablesQuestion::bytes(const Answer& answer) {
-  const BlockReport& r = answer.report;
-  return sizeof(answer) + r.mask.size() + r.query_union.size() + r.group_union.size() +
-         r.table.size() + r.pages.size() * sizeof(r.pages[0]);
-}
-
 BlockTablesQuestion block_tables_question(const Workspace& workspace) {
   BlockTablesQuestion question{workspace.place(), workspace.method(), {}};
   if (question.place.empty() || chooses_blocks(question.method, question.place)) return question;
@@ -198,16 +192,11 @@ BlockTablesQuestion block_tables_question(const Workspace& workspace) {
 }
 
 ViewInfo block_tables_view() {
-  ViewInfo view;
-  view.id = "block_tables";
-  view.title = "Block tables";
-  view.summary = "from block masks over their unions to the table that attention reads";
-  view.metrics = "How much is kept";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk"};
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{"block_tables", "Block tables",
+                  "from block masks over their unions to the table that attention reads",
+                  "How much is kept"}
+      .follow(At::Cell)
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

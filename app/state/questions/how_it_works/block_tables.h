@@ -32,10 +32,8 @@ struct BlockStage {
   }
 };
 
-struct BlockTablesQuestion {
+struct BlockTablesQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "block tables";
-  Place place;           // trace, layer, head, chunk
-  MethodChoice method;   // of blocks
   std::string stand_in;  // why this is not the method chosen; empty: it is
 
   struct Answer {
@@ -50,11 +48,12 @@ struct BlockTablesQuestion {
     MethodFacts facts;
   };
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const;
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    const replay::BlockReport& r = answer.report;
+    return sizeof(answer) + bytes_in(r.mask, r.query_union, r.group_union, r.table, r.pages);
+  }
 };
 
 // For the current selection: the method shown, or compact_attention with its defaults where that one

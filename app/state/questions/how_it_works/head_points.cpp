@@ -16,15 +16,8 @@ std::optional<int> chunk_of(const Place& place, bool all_chunks) {
 
 }  // namespace
 
-std::string HeadPointsQuestion::key() const {
-  return fmt::format("{}|{} components|{}{}", all_chunks ? place.head_key() : place.cell_key(),
-                     components, apart ? "apart" : "together",
-                     before_rotary ? "|before rotary" : "");
-}
-
 std::string HeadPointsQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  if (!before_rotary) return {};
+  if (place.empty() || !before_rotary) return missing(place);
   const selection::ModelShape shape = place.trace->shape();
   if (!selection::has_rotary(shape, place.layer))
     return fmt::format(

@@ -2,8 +2,7 @@
 // query_geometry draws.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/analysis/head_points.h"
 
 #include <cstdint>
@@ -11,16 +10,17 @@
 
 namespace kvloupe::state {
 
-struct HeadPointsQuestion {
+struct HeadPointsQuestion : OfPlace<At::Head> {
   static constexpr const char* kName = "head points";
-  Place place;              // trace, layer, head, chunk
   bool all_chunks = false;  // the whole head, whatever the chunk
   int components = 2;
   bool apart = false;          // components of queries and of keys each for themselves
   bool before_rotary = false;  // before the rotary embedding
   using Answer = analysis::HeadPoints;
 
-  std::string key() const;
+  std::string key() const {
+    return OfPlace::key(all_chunks ? -1 : place.chunk, components, apart, before_rotary);
+  }
   std::string title() const { return "Fitting the principal components"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
@@ -28,18 +28,16 @@ struct HeadPointsQuestion {
 };
 
 // The largest attention that each query gives and each key gets, in the chunk or in all.
-struct HeadAttentionQuestion {
+struct HeadAttentionQuestion : OfPlace<At::Head> {
   static constexpr const char* kName = "head attention";
-  Place place;
   bool all_chunks = false;
   using Answer = analysis::HeadAttention;
 
-  std::string key() const { return all_chunks ? place.head_key() : place.cell_key(); }
+  std::string key() const { return OfPlace::key(all_chunks ? -1 : place.chunk); }
   std::string title() const { return "Recomputing the head's attention"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
-    return (answer.given.size() + answer.received.size()) * sizeof(float);
+    return bytes_in(answer.given, answer.received);
   }
 };
 

@@ -43,10 +43,6 @@ HeavyTailQuestion::Shares shares_of(const std::vector<double>& masses) {
 
 HeavyTailQuestion question_of(const Workspace& workspace) { return {workspace.place()}; }
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(question_of(workspace)));
-}
-
 // Rows of one kind; mass(rank) is what the item of a rank holds of `total`.
 template <typename Mass>
 void add_ranking(Table& table, const char* kind, const analysis::Ranking& ranking,
@@ -148,20 +144,14 @@ const std::vector<std::int32_t>* row_order(const HeavyTailQuestion::Answer& answ
 }
 
 ViewInfo heavy_tail_view() {
-  ViewInfo view;
-  view.id = kView;
-  view.title = "Heavy tail";
-  view.summary = "how few queries and keys carry a head's attention";
-  view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
-  view.options = {{"order",
-                   {"relevance", "position"},
-                   "how the rows of attention are ordered: largest S_q on top, or as they come"}};
-  view.num_methods = 0;
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kView, "Heavy tail", "how few queries and keys carry a head's attention",
+                  "Queries, keys and heads"}
+      .follow(At::Cell | At::Query | At::Keys)
+      .take(0)
+      .with({{"order",
+              {"relevance", "position"},
+              "how the rows of attention are ordered: largest S_q on top, or as they come"}})
+      .draw(problem_with<question_of>, table, array);
 }
 
 }  // namespace kvloupe::state

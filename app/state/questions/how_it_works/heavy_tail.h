@@ -14,10 +14,8 @@
 
 namespace kvloupe::state {
 
-struct HeavyTailQuestion {
+struct HeavyTailQuestion : OfPlace<At::Cell> {
   static constexpr const char* kName = "heavy tail";
-  Place place;  // trace, layer, head, chunk
-
   // What falls with rank.
   struct Curve {
     analysis::Ranking ranking;
@@ -48,9 +46,7 @@ struct HeavyTailQuestion {
     bool has_mass() const { return keys.total > 0; }
   };
 
-  std::string key() const { return place.cell_key(); }
   std::string title() const { return "Ranking queries and keys by their attention"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

@@ -223,16 +223,10 @@ HeadPointsQuestion GeometryQuestion::points() const {
   return {place, form.all_chunks, form.dimensions, form.apart(), form.before_rotary};
 }
 
-std::string GeometryQuestion::key() const {
-  return fmt::format("{}|{}|{}|{}|{}", QueryGeometryQuestion{place, method}.key(), points().key(),
-                     static_cast<int>(form.fit), static_cast<int>(form.color),
-                     form.color == GeometryForm::Color::Fate ? method.key() : std::string());
-}
-
 std::string GeometryQuestion::obstacle() const {
   const std::string obstacle = points().obstacle();
   if (!obstacle.empty() || form.color != GeometryForm::Color::Fate) return obstacle;
-  return KvMapQuestion{place, method}.obstacle();
+  return missing(place, method);
 }
 
 GeometryQuestion::Answer GeometryQuestion::work(Steps& steps) const {
@@ -270,12 +264,8 @@ float GeometryQuestion::Answer::received(std::size_t key) const {
   return attention->received[static_cast<std::size_t>(points->key_positions[key])];
 }
 
-std::string KeyWantedQuestion::key() const {
-  return fmt::format("{}|{}-{}", place.cell_key(), place.key_begin, place.key_end);
-}
-
 std::string KeyWantedQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
+  if (place.empty()) return missing(place);
   if (!place.has_keys()) return "Choose a key";
   return place.key_begin < place.chunk_info().end() ? "" : "The key comes after the chunk";
 }
@@ -312,32 +302,29 @@ bool asks_question(const Place& place) {
 }
 
 ViewInfo query_geometry_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Query geometry";
-  view.summary = "queries and keys in principal components, those ringed that the method asked";
-  view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
-  view.options = {
-      {"fit",
-       {"all", "queries", "keys", "both"},
-       "what is shown, with principal components and axes fitted to it: queries and keys together, "
-       "the queries alone, the keys alone, or both of these side by side"},
-      {"color",
-       {"s_q", "position", "fate", "attention"},
-       "colours queries by S_q; queries and keys by position; keys by what became of them; queries "
-       "by the largest attention given and keys by the largest received"},
-      {"dimensions", {"2", "3"}, "how many principal components are drawn"},
-      {"rope",
-       {"after", "before"},
-       "queries and keys as attention sees them, or as they were before the rotary embedding"},
-      {"span",
-       {"chunk", "head"},
-       "the queries of the chunk, or of all chunks with the path of the mean query"}};
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kViewId, "Query geometry",
+                  "queries and keys in principal components, those ringed that the method asked",
+                  "Queries, keys and heads"}
+      .follow(At::Cell | At::Query | At::Keys)
+      .with(
+          {{"fit",
+            {"all", "queries", "keys", "both"},
+            "what is shown, with principal components and axes fitted to it: queries and keys "
+            "together, "
+            "the queries alone, the keys alone, or both of these side by side"},
+           {"color",
+            {"s_q", "position", "fate", "attention"},
+            "colours queries by S_q; queries and keys by position; keys by what became of them; "
+            "queries "
+            "by the largest attention given and keys by the largest received"},
+           {"dimensions", {"2", "3"}, "how many principal components are drawn"},
+           {"rope",
+            {"after", "before"},
+            "queries and keys as attention sees them, or as they were before the rotary embedding"},
+           {"span",
+            {"chunk", "head"},
+            "the queries of the chunk, or of all chunks with the path of the mean query"}})
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

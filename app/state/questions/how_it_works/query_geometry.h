@@ -3,9 +3,6 @@
 // queries of the same chunk.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/method_choice.h"
-#include "app/state/place.h"
 #include "app/state/questions/how_it_works/head_points.h"
 #include "core/analysis/kv_map.h"
 #include "core/analysis/query_geometry.h"
@@ -19,10 +16,9 @@
 
 namespace kvloupe::state {
 
-struct QueryGeometryQuestion {
+// The method may be none.
+struct QueryGeometryQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "query geometry";
-  Place place;          // trace, layer, head, chunk
-  MethodChoice method;  // may be none
   struct Answer {
     analysis::QueryGeometry geometry;
     // The method whose queries geometry.chosen marks, where it singles any out; empty: none, or one
@@ -36,9 +32,8 @@ struct QueryGeometryQuestion {
     bool is_chosen(std::size_t query) const { return geometry.is_chosen(query); }
   };
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const { return "Measuring the queries"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
+  std::string obstacle() const { return missing(place); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
@@ -68,10 +63,9 @@ struct KeyFate {
 };
 const char* label_of(KeyFate fate);
 
-struct GeometryQuestion {
+// The method may be none.
+struct GeometryQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "geometry";
-  Place place;
-  MethodChoice method;  // may be none
   GeometryForm form;
   // The smallest box around points.
   struct Box {
@@ -95,7 +89,7 @@ struct GeometryQuestion {
     float received(std::size_t key) const;
   };
 
-  std::string key() const;
+  std::string key() const { return OfMethod::key(points(), form.fit, form.color); }
   std::string title() const { return "Fitting the principal components"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
@@ -106,9 +100,8 @@ struct GeometryQuestion {
 };
 
 // How much each of these queries attends to the keys chosen.
-struct KeyWantedQuestion {
+struct KeyWantedQuestion : OfPlace<At::Cell | At::Keys> {
   static constexpr const char* kName = "wanted key";
-  Place place;  // trace, layer, head, chunk, keys
   struct Answer {
     std::vector<float> attention;  // [m] p of the query, summed over the keys
     float most = 0;
@@ -120,12 +113,11 @@ struct KeyWantedQuestion {
     }
   };
 
-  std::string key() const;
   std::string title() const { return "Asking the queries for the key"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
-    return sizeof(answer) + answer.attention.size() * sizeof(float);
+    return sizeof(answer) + bytes_in(answer.attention);
   }
 };
 

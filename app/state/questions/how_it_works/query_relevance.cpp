@@ -97,20 +97,15 @@ bool draws_theorem(const Workspace& workspace) {
 }
 
 ViewInfo query_relevance_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Query relevance";
-  view.summary = "S_q of each query against the largest attention that it gives";
-  view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
-  view.options = {{"plot",
-                   {"attention", "theorem"},
-                   "the largest attention of each query against S_q, or its cosine with the mean "
-                   "query against what Theorem 1 of QuoKA allows"}};
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kViewId, "Query relevance",
+                  "S_q of each query against the largest attention that it gives",
+                  "Queries, keys and heads"}
+      .follow(At::Cell | At::Query | At::Keys)
+      .with({{"plot",
+              {"attention", "theorem"},
+              "the largest attention of each query against S_q, or its cosine with the mean "
+              "query against what Theorem 1 of QuoKA allows"}})
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

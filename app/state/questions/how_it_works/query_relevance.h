@@ -18,10 +18,9 @@ struct Line {
 // Nothing where all x are equal.
 std::optional<Line> least_squares(const std::vector<float>& x, const std::vector<float>& y);
 
-struct QueryRelevanceQuestion {
+// The method may be none.
+struct QueryRelevanceQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "query relevance";
-  Place place;
-  MethodChoice method;  // may be none
   struct Answer {
     std::shared_ptr<const QueryGeometryQuestion::Answer> queries;
     std::optional<Line> line;
@@ -31,9 +30,8 @@ struct QueryRelevanceQuestion {
     double least_slack = 0;    // bound less cosine
   };
 
-  std::string key() const { return QueryGeometryQuestion{place, method}.key(); }
   std::string title() const { return "Measuring the queries"; }
-  std::string obstacle() const { return QueryGeometryQuestion{place, method}.obstacle(); }
+  std::string obstacle() const { return missing(place); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

@@ -169,16 +169,11 @@ QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
 }
 
 ViewInfo quest_pages_view() {
-  ViewInfo view;
-  view.id = "quest_pages";
-  view.title = "Quest pages";
-  view.summary = "the bound of each page against its best key, and how the pages taken change";
-  view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{"quest_pages", "Quest pages",
+                  "the bound of each page against its best key, and how the pages taken change",
+                  "Queries, keys and heads"}
+      .follow(At::Cell | At::Keys)
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

@@ -14,10 +14,8 @@ namespace kvloupe::state {
 
 class Workspace;
 
-struct QuestPagesQuestion {
+struct QuestPagesQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "quest pages";
-  Place place;           // trace, layer, head, chunk
-  MethodChoice method;   // of pages
   std::string stand_in;  // why this is not the method chosen; empty: it is
 
   struct Answer {
@@ -38,9 +36,7 @@ struct QuestPagesQuestion {
     const analysis::PageStep* step_here() const { return here ? &report.steps[*here] : nullptr; }
   };
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const { return "Bounding the pages"; }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

@@ -66,17 +66,9 @@ Table table(Workspace& workspace) {
 
 }  // namespace
 
-std::string ReceivedRankingsQuestion::key() const {
-  const auto [begin, end] = place.query_window();
-  return fmt::format("{}|kv{}|c{}|q{}-{}", place.layer_key(), place.kv_head(), place.chunk, begin,
-                     end);
-}
-
 std::string ReceivedRankingsQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  return place.chunk_info().begin == 0
-             ? "The first chunk has no past keys to rank: step to a later one"
-             : "";
+  if (place.empty() || place.chunk_info().begin > 0) return missing(place);
+  return "The first chunk has no past keys to rank: step to a later one";
 }
 
 ReceivedRankingsQuestion::Answer ReceivedRankingsQuestion::work(Steps& steps) const {
@@ -96,13 +88,9 @@ std::uint64_t ReceivedRankingsQuestion::bytes(const Answer& answer) {
   return answer.rankings.mean.size() * 17 + answer.drawn.size() * sizeof(answer.drawn[0]);
 }
 
-std::string RankedSelectionQuestion::key() const {
-  return place.head_key() + "|" + ReceivedRankingsQuestion{place}.key() + "|" + method.key();
-}
-
 std::string RankedSelectionQuestion::obstacle() const {
   const std::string obstacle = ReceivedRankingsQuestion{place}.obstacle();
-  return obstacle.empty() ? RunQuestion{place, method}.obstacle() : obstacle;
+  return obstacle.empty() ? missing(place, method) : obstacle;
 }
 
 RankedSelectionQuestion::Answer RankedSelectionQuestion::work(Steps& steps) const {
@@ -128,16 +116,12 @@ std::uint64_t RankedSelectionQuestion::bytes(const Answer& answer) {
 }
 
 ViewInfo received_rankings_view() {
-  ViewInfo view;
-  view.id = "received_rankings";
-  view.title = "Received rankings";
-  view.summary =
-      "keys by the mean and by the largest attention that a window of queries gives them";
-  view.metrics = "Queries, keys and heads";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "window", "key"};
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{
+      "received_rankings", "Received rankings",
+      "keys by the mean and by the largest attention that a window of queries gives them",
+      "Queries, keys and heads"}
+      .follow(At::Cell | At::Window | At::Keys)
+      .draw(problem, table);
 }
 
 }  // namespace kvloupe::state

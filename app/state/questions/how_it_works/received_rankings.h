@@ -13,9 +13,8 @@
 namespace kvloupe::state {
 
 // The query heads of the place's KV head rank together.
-struct ReceivedRankingsQuestion {
+struct ReceivedRankingsQuestion : OfPlace<At::Layer | At::KvHead | At::Chunk | At::Window> {
   static constexpr const char* kName = "received rankings";
-  Place place;  // trace, layer, KV head, chunk, window
   struct Answer {
     analysis::ReceivedRankings rankings;
     std::int64_t num_global = 0, num_query_specific = 0, num_broken = 0;
@@ -24,7 +23,6 @@ struct ReceivedRankingsQuestion {
     std::int64_t drawn_one_in = 1;    // of the keys that are neither global nor query-specific
   };
 
-  std::string key() const;
   std::string title() const { return "Ranking keys by the attention that they receive"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
@@ -32,17 +30,14 @@ struct ReceivedRankingsQuestion {
 };
 
 // Which of the ranked keys the method selected.
-struct RankedSelectionQuestion {
+struct RankedSelectionQuestion : OfMethod<At::Cell | At::Window> {
   static constexpr const char* kName = "ranked selection";
-  Place place;
-  MethodChoice method;
   struct Answer {
     std::vector<std::uint8_t> selected;  // [keys ranked]; empty: the run has nothing for the chunk
     analysis::KindCount global, query_specific;
     MethodFacts facts;
   };
 
-  std::string key() const;
   std::string title() const { return RunQuestion{place, method}.title(); }
   std::string obstacle() const;
   Answer work(Steps& steps) const;

@@ -209,10 +209,6 @@ std::array<MethodChoice, 2> bounds_of(const char* scope) {
   return {bound("oracle"), bound("random")};
 }
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(budget_sweep_question(workspace)));
-}
-
 Table table(Workspace& workspace) {
   Table table{
       {"method", "budget", "kept", "mass_recall", "topk_overlap", "output_error", "cells", "scope"},
@@ -260,12 +256,12 @@ MethodSpec with_budget(const MethodChoice& method, std::int64_t tokens,
 }
 
 std::string BudgetSweepQuestion::key() const {
-  std::string key = place.trace_key();
-  if (extent != SweepExtent::Trace) key = place.layer_key();
-  if (extent == SweepExtent::Head) key += fmt::format("|kv{}", place.kv_head());
-  if (chunks.chosen) key += "|" + chunks.key();
-  if (watched) key += fmt::format("|of {}-{}", watched->begin, watched->end);
-  for (const MethodChoice& method : methods()) key += "|" + family_of(method);
+  PlaceParts parts = At::Trace;
+  if (extent != SweepExtent::Trace) parts |= At::Layer;
+  if (extent == SweepExtent::Head) parts |= At::KvHead;
+  std::string key =
+      key_of_members(place.key(parts), chunks.chosen ? chunks.key() : std::string(), watched);
+  for (const MethodChoice& method : methods()) key = key_of_members(key, family_of(method));
   return key;
 }
 
@@ -275,7 +271,7 @@ std::string BudgetSweepQuestion::title() const {
 }
 
 std::string BudgetSweepQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
+  if (place.empty()) return missing(place);
   if (analysis::longest_past(place.info()) < 2)
     return "The prompt is one chunk: no key lies before it.";
   if (asks_for_span && !watched) return "Choose keys to watch: the trace names no needle";
@@ -420,39 +416,34 @@ std::optional<double> budget_now(Workspace& workspace, const Place& place,
 }
 
 ViewInfo budget_sweep_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Budget sweep";
-  view.summary = "what each budget keeps, and the budget that is enough";
-  view.metrics = "Averages";
-  view.coordinates = {"layer", "q_head", "kv_head"};
   std::vector<std::string> numbers, titles;
   for (const Number number : kSweepNumbers) {
     numbers.emplace_back(replay::name_of(number));
     titles.push_back(replay::headline_of(number));
   }
-  view.options = {
-      {"metric", numbers,
-       "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the "
-       "needle",
-       titles},
-      {"scope",
-       {"head", "layer", "trace"},
-       "the cells averaged: of the KV head, of all heads of the layer, or of all layers",
-       {"this head", "this layer", "all layers"}},
-      {"methods",
-       {"ab", "recorded", "all"},
-       "curves beside A, B, further methods named and the bounds: none, the runs of the trace, "
-       "also "
-       "those tried in the window",
-       {"A and B", "and recorded", "and tried"}}};
-  view.num_methods = 2;
-  view.shows_both = true;
-  view.over_chunks = true;
-  view.more_methods = more_methods;
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{kViewId, "Budget sweep", "what each budget keeps, and the budget that is enough",
+                  "Averages"}
+      .follow(At::Head)
+      .take(2, more_methods)
+      .take_both()
+      .with(
+          {{"metric", numbers,
+            "what is drawn against the budget; span_kept: of the keys of --goto span=, else of the "
+            "needle",
+            titles},
+           {"scope",
+            {"head", "layer", "trace"},
+            "the cells averaged: of the KV head, of all heads of the layer, or of all layers",
+            {"this head", "this layer", "all layers"}},
+           {"methods",
+            {"ab", "recorded", "all"},
+            "curves beside A, B, further methods named and the bounds: none, the runs of the "
+            "trace, "
+            "also "
+            "those tried in the window",
+            {"A and B", "and recorded", "and tried"}}})
+      .count_chunks()
+      .draw(problem_with<budget_sweep_question>, table);
 }
 
 }  // namespace kvloupe::state

@@ -2,10 +2,8 @@
 // bounds `oracle` and `random`, and the smallest budget that is enough.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/method_choice.h"
 #include "app/state/number_chunks.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/analysis/budget_sweep.h"
 
 #include <array>
@@ -45,10 +43,10 @@ struct SweepCurve {
   bool is_known(replay::Number number) const;
 };
 
-struct BudgetSweepQuestion {
+// At the layer and KV head as far as the extent says.
+struct BudgetSweepQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "budget sweep";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, KV head, as far as the extent says
   SweepExtent extent = SweepExtent::Head;
   std::array<MethodChoice, 2> slots;  // A and B
   std::vector<MethodChoice> others;

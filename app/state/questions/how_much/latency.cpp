@@ -72,19 +72,14 @@ std::string verdict_of(const LatencyReport& report) {
                        : fmt::format("{:.2f} x slower than dense attention", 1 / *speedup);
 }
 
-// A recorded run and the same method selected anew do the same work.
-std::string LatencyQuestion::key() const {
-  return fmt::format("{}|c{}|{}", place.layer_key(), place.chunk, method.text);
-}
-
 std::string LatencyQuestion::title() const {
   return fmt::format("Timing {} in layer {}, chunk {}", method.id(), place.layer, place.chunk);
 }
 
 std::string LatencyQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
+  const std::string obstacle = OfMethodAnew::obstacle();
   if (!obstacle.empty() || method.known()) return obstacle;
-  return fmt::format("This version does not know the method {}: it cannot be timed", method.id());
+  return unknown_method(method, "it cannot be timed");
 }
 
 LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
@@ -94,16 +89,11 @@ LatencyQuestion::Answer LatencyQuestion::work(Steps& steps) const {
 }
 
 ViewInfo latency_view() {
-  ViewInfo view;
-  view.id = "latency";
-  view.title = "Latency";
-  view.summary =
-      "select, gather (or block tables) and attend against dense attention, measured live";
-  view.metrics = "Time";
-  view.coordinates = {"layer", "chunk"};
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{
+      "latency", "Latency",
+      "select, gather (or block tables) and attend against dense attention, measured live", "Time"}
+      .follow(At::Layer | At::Chunk)
+      .draw(problem, table);
 }
 
 }  // namespace kvloupe::state

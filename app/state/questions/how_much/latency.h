@@ -2,9 +2,7 @@
 // cell.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/method_choice.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/measure/latency.h"
 
 #include <string>
@@ -14,15 +12,12 @@ namespace kvloupe::state {
 
 // Begun and stopped by hand (Answers::start, stop); a report of the rounds so far is there while it
 // runs, and stays when it is stopped.
-struct LatencyQuestion {
+struct LatencyQuestion : OfMethodAnew<At::Layer | At::Chunk> {
   static constexpr const char* kName = "latency";
   static constexpr Lane kLane = Lane::Timing;
   static constexpr Pace kPace = Pace::OnRequest;
-  Place place;  // trace, layer, chunk
-  MethodChoice method;
   using Answer = measure::LatencyReport;
 
-  std::string key() const;
   std::string title() const;
   std::string obstacle() const;
   Answer work(Steps& steps) const;

@@ -30,10 +30,7 @@ const char* name_of(replay::CellChoice cells) {
   return cells == replay::CellChoice::Common ? "common" : "own";
 }
 // Where no chunks are chosen the span's share is from the question on all the same.
-std::string counted_key(const std::optional<trace::TokenSpan>& span, const NumberChunks& chunks) {
-  return (span ? fmt::format("{}-{}|", span->begin, span->end) : "|") +
-         (chunks.chosen ? chunks.key() : "");
-}
+std::string counted_key(const NumberChunks& chunks) { return chunks.chosen ? chunks.key() : ""; }
 // A single key is the miss inspector's, and changes with every click.
 std::optional<trace::TokenSpan> watched_keys(Place place) {
   if (place.key_end == place.key_begin + 1) place.key_begin = place.key_end = -1;
@@ -123,10 +120,6 @@ std::vector<MethodChoice> methods_at_hand(const Workspace& workspace) {
   return methods;
 }
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(method_compare_question(workspace)));
-}
-
 std::vector<Cell> cells_of(const Row& row, const MethodCompareQuestion& question) {
   const Place& place = question.place;
   const trace::Phase phase = question.phase();
@@ -159,7 +152,7 @@ Table table(Workspace& workspace) {
 }  // namespace
 
 std::string MethodAveragesQuestion::key() const {
-  return part_key(place, all_layers) + "|" + method.key() + "|" + counted_key(watched, chunks);
+  return key_of_members(part_key(place, all_layers), method, watched, counted_key(chunks));
 }
 
 std::string MethodAveragesQuestion::title() const {
@@ -185,9 +178,9 @@ bool MethodCompareQuestion::Row::leaks(const trace::TraceInfo& info) const {
 }
 
 std::string MethodCompareQuestion::key() const {
-  std::string key = fmt::format("{}|{}|{}|{}", part_key(place, all_layers), name_of(cells),
-                                counted_key(watched, chunks), catalogue);
-  for (const MethodChoice& method : methods) key += "|" + method.key();
+  std::string key =
+      key_of_members(part_key(place, all_layers), cells, watched, counted_key(chunks), catalogue);
+  for (const MethodChoice& method : methods) key = key_of_members(key, method);
   return key;
 }
 
@@ -196,8 +189,8 @@ std::string MethodCompareQuestion::title() const {
 }
 
 std::string MethodCompareQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  return catalogue.empty() && methods.empty() ? "Choose a method" : "";
+  if (place.empty() || !catalogue.empty() || !methods.empty()) return missing(place);
+  return missing(place, MethodChoice{});
 }
 
 Answer MethodCompareQuestion::work(Steps& steps) const {
@@ -352,38 +345,35 @@ std::vector<std::size_t> sorted_rows(const Answer& answer, const CompareOrder& o
 }
 
 ViewInfo method_compare_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Compare methods";
-  view.summary = "the methods side by side on the same trace, sorted by what they keep";
-  view.metrics = "Averages";
-  view.coordinates = {"layer", "chunk"};
   std::vector<std::string> columns{"mass_recall", "output_error", "effective_budget", "density",
                                    "method"};
   for (const CompareColumn& column : compare_columns())
     if (std::find(columns.begin(), columns.end(), column.name) == columns.end())
       columns.push_back(column.name);
-  view.options = {
-      {"methods",
-       {"runs", "catalogue"},
-       "what is compared beside further methods named: recorded runs, methods tried in the window "
-       "and A and B, or every method of the catalogue at the budget of A"},
-      {"layers", {"current", "all"}, "the layers averaged over", {"this layer", "all layers"}},
-      {"cells",
-       {"common", "own"},
-       "the cells averaged over: those in which none of the methods is dense (dense itself is not "
-       "asked), or each method's own"},
-      {"sort", columns, "the column that the rows are sorted by"},
-      {"order",
-       {"natural", "reversed"},
-       "natural: recalls from high to low, errors and costs from low to high"}};
-  view.num_methods = 2;
-  view.shows_both = true;
-  view.over_chunks = true;
-  view.more_methods = more_methods;
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{kViewId, "Compare methods",
+                  "the methods side by side on the same trace, sorted by what they keep",
+                  "Averages"}
+      .follow(At::Layer | At::Chunk)
+      .take(2, more_methods)
+      .take_both()
+      .with(
+          {{"methods",
+            {"runs", "catalogue"},
+            "what is compared beside further methods named: recorded runs, methods tried in the "
+            "window "
+            "and A and B, or every method of the catalogue at the budget of A"},
+           {"layers", {"current", "all"}, "the layers averaged over", {"this layer", "all layers"}},
+           {"cells",
+            {"common", "own"},
+            "the cells averaged over: those in which none of the methods is dense (dense itself is "
+            "not "
+            "asked), or each method's own"},
+           {"sort", columns, "the column that the rows are sorted by"},
+           {"order",
+            {"natural", "reversed"},
+            "natural: recalls from high to low, errors and costs from low to high"}})
+      .count_chunks()
+      .draw(problem_with<method_compare_question>, table);
 }
 
 }  // namespace kvloupe::state

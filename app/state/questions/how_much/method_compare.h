@@ -15,11 +15,9 @@
 namespace kvloupe::state {
 
 // One method in one layer or in all.
-struct MethodAveragesQuestion {
+struct MethodAveragesQuestion : OfMethod<At::Trace> {
   static constexpr const char* kName = "method averages";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace; layer, unless all count
-  MethodChoice method;
   bool all_layers = false;
   std::optional<trace::TokenSpan> watched = {};  // whose share of keys kept is averaged
   NumberChunks chunks = {};
@@ -27,16 +25,14 @@ struct MethodAveragesQuestion {
 
   std::string key() const;
   std::string title() const;
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
 
 // Several, shown as they are measured. Throws the error of the first where none can be.
-struct MethodCompareQuestion {
+struct MethodCompareQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "method compare";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;            // trace; layer, unless all count
   std::string catalogue;  // "all:budget_tokens=256": every method, selected anew; empty: none
   std::vector<MethodChoice> methods;  // and these
   bool all_layers = false;

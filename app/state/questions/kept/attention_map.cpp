@@ -19,10 +19,6 @@ constexpr int kMapSide = 1024;
 constexpr std::size_t kLargeStripCells = 8'000'000;
 constexpr std::int64_t kStripColumns = 4096;
 
-std::uint64_t bytes_of_values(const analysis::Matrix& matrix) {
-  return matrix.values.size() * sizeof(float);
-}
-
 std::string problem(Workspace& workspace) {
   const Place& place = workspace.place();
   // What the method kept is drawn where it is known: wait for it, but do not ask that it can be.
@@ -61,8 +57,6 @@ AttentionRowsQuestion::Answer AttentionRowsQuestion::work(Steps& steps) const {
                                  chunk.end(), steps.context);
 }
 
-std::uint64_t AttentionRowsQuestion::bytes(const Answer& answer) { return bytes_of_values(answer); }
-
 AttentionStripQuestion::Answer AttentionStripQuestion::work(Steps& steps) const {
   Answer answer;
   answer.rows = steps.need(AttentionRowsQuestion{place});
@@ -74,13 +68,8 @@ AttentionStripQuestion::Answer AttentionStripQuestion::work(Steps& steps) const 
   return answer;
 }
 
-std::uint64_t AttentionStripQuestion::bytes(const Answer& answer) {
-  return bytes_of_values(*answer.rows) + bytes_of_values(answer.coarse);
-}
-
 std::string AttentionRowQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  return place.query < 0 ? "Choose a query" : "";
+  return !place.empty() && place.query < 0 ? "Choose a query" : missing(place);
 }
 
 AttentionRowQuestion::Answer AttentionRowQuestion::work(Steps& steps) const {
@@ -88,15 +77,9 @@ AttentionRowQuestion::Answer AttentionRowQuestion::work(Steps& steps) const {
                                  place.query + 1, steps.context);
 }
 
-std::uint64_t AttentionRowQuestion::bytes(const Answer& answer) { return bytes_of_values(answer); }
-
 AttentionMapQuestion::Answer AttentionMapQuestion::work(Steps& steps) const {
   return engine().attention_map(*place.trace->session, place.layer, place.q_head, kMapSide,
                                 steps.context);
-}
-
-std::uint64_t AttentionMapQuestion::bytes(const Answer& answer) {
-  return bytes_of_values(answer.max) + bytes_of_values(answer.mean);
 }
 
 analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step,
@@ -114,27 +97,21 @@ analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t
 }
 
 ViewInfo attention_map_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Attention map";
-  view.summary = "where one query head attends, with what the method kept below";
-  view.metrics = "What is kept of attention";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "query", "key"};
-  view.num_methods = 2;
-  view.options = {
-      show_option("keys kept by A only, by B only, by both, by neither; tables and arrays "
-                  "hold the attention in any case"),
-      {"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
-      {"color_from",
-       {"0.0001", "0.000001", "0.00001", "0.001", "0.01"},
-       "the probability at the faint end of the colours"},
-      {"color_to",
-       {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
-       "the probability at the bright end of the colours"}};
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kViewId, "Attention map",
+                  "where one query head attends, with what the method kept below",
+                  "What is kept of attention"}
+      .follow(At::Cell | At::Query | At::Keys)
+      .take(2)
+      .with({show_option("keys kept by A only, by B only, by both, by neither; tables and arrays "
+                         "hold the attention in any case"),
+             {"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
+             {"color_from",
+              {"0.0001", "0.000001", "0.00001", "0.001", "0.01"},
+              "the probability at the faint end of the colours"},
+             {"color_to",
+              {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
+              "the probability at the bright end of the colours"}})
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

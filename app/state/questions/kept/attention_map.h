@@ -1,8 +1,7 @@
 // The view attention_map: where one query head attends, as a whole and exactly for one chunk.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/analysis/attention_map.h"
 
 #include <cstdint>
@@ -13,22 +12,18 @@ namespace kvloupe::state {
 
 // The attention of the chunk's queries, exact: [chunk length, keys up to its end], NaN above the
 // diagonal.
-struct AttentionRowsQuestion {
+struct AttentionRowsQuestion : OfPlace<At::Cell> {
   static constexpr const char* kName = "attention rows";
-  Place place;  // trace, layer, head, chunk
   using Answer = analysis::Matrix;
 
-  std::string key() const { return place.cell_key(); }
   std::string title() const { return "Recomputing the chunk's attention"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.values); }
 };
 
 // The same, ready to be drawn at any zoom.
-struct AttentionStripQuestion {
+struct AttentionStripQuestion : OfPlace<At::Cell> {
   static constexpr const char* kName = "attention strip";
-  Place place;
   struct Answer {
     std::shared_ptr<const analysis::Matrix> rows;
     std::int32_t query_begin = 0;  // of the first row
@@ -38,38 +33,35 @@ struct AttentionStripQuestion {
     std::int64_t step = 1;
   };
 
-  std::string key() const { return place.cell_key(); }
   std::string title() const { return AttentionRowsQuestion{place}.title(); }
-  std::string obstacle() const { return AttentionRowsQuestion{place}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return bytes_in(answer.rows->values, answer.coarse.values);
+  }
 };
 
 // The attention of one query, for a tooltip: [1, query + 1].
-struct AttentionRowQuestion {
+struct AttentionRowQuestion : OfPlace<At::Head | At::Query> {
   static constexpr const char* kName = "attention row";
-  Place place;  // trace, layer, head, query
   using Answer = analysis::Matrix;
 
-  std::string key() const { return place.head_key() + "|q" + std::to_string(place.query); }
   std::string title() const { return "Recomputing one query"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.values); }
 };
 
 // The whole map of the head, reduced to a picture's size.
-struct AttentionMapQuestion {
+struct AttentionMapQuestion : OfPlace<At::Head> {
   static constexpr const char* kName = "attention map";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head
   using Answer = analysis::AttentionMap;
 
-  std::string key() const { return place.head_key(); }
   std::string title() const { return "Reducing the whole attention map"; }
-  std::string obstacle() const { return AttentionRowsQuestion{place}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return bytes_in(answer.max.values, answer.mean.values);
+  }
 };
 
 // The largest of `step` columns side by side that the query of the row can see; a NaN where one of

@@ -33,11 +33,6 @@ Lane KvDifferenceQuestion::lane() const {
   return reads ? Lane::TraceIo : Lane::Compute;
 }
 
-std::string KvDifferenceQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, a}.obstacle();
-  return obstacle.empty() ? RunQuestion{place, b}.obstacle() : obstacle;
-}
-
 KvDifferenceQuestion::Answer KvDifferenceQuestion::work(Steps& steps) const {
   const auto map_a = steps.need(KvMapQuestion{place, a});
   const auto map_b = steps.need(KvMapQuestion{place, b});
@@ -51,11 +46,6 @@ KvDifferenceQuestion::Answer KvDifferenceQuestion::work(Steps& steps) const {
   answer.facts_a = map_a->facts;
   answer.facts_b = map_b->facts;
   return answer;
-}
-
-std::uint64_t KvDifferenceQuestion::bytes(const Answer& answer) {
-  return answer.map.cells.size() + answer.map.counts.size() * sizeof(answer.map.counts[0]) +
-         answer.grid.counts.size() * sizeof(answer.grid.counts[0]);
 }
 
 TrueKeysQuestion::Answer TrueKeysQuestion::work(Steps& steps) const {
@@ -84,13 +74,6 @@ TrueKeysQuestion::Answer TrueKeysQuestion::work(Steps& steps) const {
     std::sort(positions.begin(), positions.end());
   }
   return keys;
-}
-
-std::uint64_t TrueKeysQuestion::bytes(const Answer& answer) {
-  std::uint64_t sum = sizeof(answer);
-  for (const auto& positions : answer)
-    sum += sizeof(positions) + positions.size() * sizeof(positions[0]);
-  return sum;
 }
 
 }  // namespace kvloupe::state

@@ -10,10 +10,8 @@
 
 namespace kvloupe::state {
 
-struct KvDifferenceQuestion {
+struct KvDifferenceQuestion : OfTwoMethods<At::Head> {
   static constexpr const char* kName = "kv difference";
-  Place place;  // trace, layer, head
-  MethodChoice a, b;
   struct Answer {
     analysis::KvDifference map;
     analysis::KvDifferenceGrid grid;  // of very large maps only, else empty
@@ -22,28 +20,24 @@ struct KvDifferenceQuestion {
     const MethodFacts& facts(Slot slot) const { return slot == Slot::A ? facts_a : facts_b; }
   };
 
-  std::string key() const { return place.head_key() + "|" + a.key() + "|" + b.key(); }
   Lane lane() const;
   std::string title() const { return "Comparing what A and B keep"; }
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return bytes_in(answer.map.cells, answer.map.counts, answer.grid.counts);
+  }
 };
 
 // The keys of largest true mass, of each chunk as many as the smaller of the two sets holds: both
 // methods had room for them. None where both keep everything.
-struct TrueKeysQuestion {
+struct TrueKeysQuestion : OfTwoMethods<At::Head> {
   static constexpr const char* kName = "true keys";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;
-  MethodChoice a, b;
   using Answer = std::vector<std::vector<std::int32_t>>;  // [num_chunks], positions in order
 
-  std::string key() const { return KvDifferenceQuestion{place, a, b}.key(); }
   std::string title() const { return "Ranking the keys of every chunk by true attention mass"; }
-  std::string obstacle() const { return KvDifferenceQuestion{place, a, b}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer); }
 };
 
 // Of the place and the methods A and B.

@@ -37,12 +37,9 @@ std::string problem(Workspace& workspace) {
     if (!problem.empty() || !against_truth(workspace)) return problem;
     return problem_of(workspace.ask(TrueKeysQuestion{question.place, question.a, question.b}));
   }
-  std::string first;
-  for (const MethodChoice& method : methods_drawn(workspace, kViewId)) {
-    const std::string problem = problem_of_one(workspace, method);
-    if (first.empty()) first = problem;
-  }
-  return first;
+  return first_problem(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
+    return problem_of_one(workspace, method);
+  });
 }
 
 // Neighbours that are alike are one line.
@@ -140,11 +137,6 @@ KvMapQuestion::Answer KvMapQuestion::work(Steps& steps) const {
   return answer;
 }
 
-std::uint64_t KvMapQuestion::bytes(const Answer& answer) {
-  return answer.map.states.size() + answer.grid.counts.size() * sizeof(answer.grid.counts[0]) +
-         answer.map.evict_chunk.size() * 2;
-}
-
 RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
   const auto run = steps.need(MeasuredRunQuestion{place, method});
   const auto row = static_cast<std::size_t>(row_of(place, *run));
@@ -172,25 +164,18 @@ std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const Me
 }
 
 ViewInfo kv_map_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "KV map";
-  view.summary = "which keys the method kept, chunk by chunk";
-  view.metrics = "How much is kept";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.num_methods = 2;
-  view.more_methods = more_methods;
-  view.options = {show_option("keys kept by A only, by B only, by both, by neither", true),
-                  {"truth",
-                   {"off", "on"},
-                   "of the difference: on marks the keys of largest true attention mass, as many "
-                   "as the smaller "
-                   "of the two sets holds"}};
-  view.over_chunks = true;
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kViewId, "KV map", "which keys the method kept, chunk by chunk",
+                  "How much is kept"}
+      .follow(At::Cell | At::Keys)
+      .take(2, more_methods)
+      .with({show_option("keys kept by A only, by B only, by both, by neither", true),
+             {"truth",
+              {"off", "on"},
+              "of the difference: on marks the keys of largest true attention mass, as many "
+              "as the smaller "
+              "of the two sets holds"}})
+      .count_chunks()
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

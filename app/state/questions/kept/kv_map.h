@@ -12,10 +12,8 @@
 
 namespace kvloupe::state {
 
-struct KvMapQuestion {
+struct KvMapQuestion : OfRun<At::Head> {
   static constexpr const char* kName = "kv map";
-  Place place;  // trace, layer, head
-  MethodChoice method;
   struct Answer {
     analysis::KvMap map;
     analysis::KvMapGrid grid;  // of very large maps only, else empty
@@ -23,25 +21,19 @@ struct KvMapQuestion {
     MethodFacts facts;
   };
 
-  std::string key() const { return place.head_key() + "|" + method.key(); }
-  Lane lane() const { return RunQuestion{place, method}.lane(); }
-  std::string title() const { return RunQuestion{place, method}.title(); }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return bytes_in(answer.map.states, answer.map.evict_chunk, answer.grid.counts);
+  }
 };
 
 // Mass recall of the row by chunk; 1 where everything was kept.
-struct RecallQuestion {
+struct RecallQuestion : OfMethod<At::Head> {
   static constexpr const char* kName = "recall";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;
-  MethodChoice method;
   using Answer = std::vector<double>;
 
-  std::string key() const { return place.head_key() + "|" + method.key(); }
   std::string title() const { return MeasuredRunQuestion{place, method}.title(); }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
 };
 

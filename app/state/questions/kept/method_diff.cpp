@@ -17,10 +17,6 @@ namespace {
 using Answer = MethodDiffQuestion::Answer;
 using DiffCell = MethodDiffQuestion::Cell;
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(method_diff_question(workspace)));
-}
-
 Table table(Workspace& workspace) {
   const auto result = workspace.ask(method_diff_question(workspace));
   if (!result) return {};
@@ -116,18 +112,12 @@ std::string words_of_divergence(const replay::Diff& diff) {
 }
 
 ViewInfo method_diff_view() {
-  ViewInfo view;
-  view.id = "method_diff";
-  view.title = "A and B";
-  view.summary = "in which layers and chunks A and B keep other keys, and where they part first";
-  view.metrics = "Two selections";
-  view.coordinates = {"layer", "chunk"};
-  view.num_methods = 2;
-  view.shows_both = true;
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{"method_diff", "A and B",
+                  "in which layers and chunks A and B keep other keys, and where they part first",
+                  "Two selections"}
+      .follow(At::Layer | At::Chunk)
+      .take_both()
+      .draw(problem_with<method_diff_question>, table, array);
 }
 
 }  // namespace kvloupe::state

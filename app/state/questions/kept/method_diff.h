@@ -11,12 +11,9 @@
 
 namespace kvloupe::state {
 
-struct MethodDiffQuestion {
+struct MethodDiffQuestion : OfTwoMethods<At::Trace> {
   static constexpr const char* kName = "method diff";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace
-  MethodChoice a, b;
-
   // A layer and chunk, over its rows.
   struct Cell {
     int layer = 0, chunk = 0;
@@ -37,7 +34,6 @@ struct MethodDiffQuestion {
     }
   };
 
-  std::string key() const { return place.trace_key() + "|" + a.key() + "|" + b.key(); }
   std::string title() const { return "Comparing what A and B keep"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;

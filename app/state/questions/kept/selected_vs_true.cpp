@@ -18,10 +18,6 @@ SelectedVsTrueQuestion question_of(const Workspace& workspace) {
   return {workspace.place(), workspace.method()};
 }
 
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(question_of(workspace)));
-}
-
 Table table(Workspace& workspace) {
   Table table{{"true_rank", "position", "token", "mass", "mass_share", "selected", "verdict"}, {}};
   const auto result = workspace.ask(question_of(workspace));
@@ -64,24 +60,15 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
   return answer;
 }
 
-std::uint64_t SelectedVsTrueQuestion::bytes(const Answer& answer) {
-  return answer.cell.by_true_rank.size() * sizeof(KeyRank) + answer.cell.mass.size() * 5 +
-         (answer.misses.size() + answer.wastes.size()) * 4;
-}
-
 ViewInfo selected_vs_true_view() {
-  ViewInfo view;
-  view.id = "selected_vs_true";
-  view.title = "Selected vs true";
-  view.summary = "the keys that attention weighs, and whether they were kept";
-  view.metrics = "What is kept of attention";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.options = {{"filter",
-                   {"all", "misses", "wastes"},
-                   "which keys the table lists: all, those missed, those kept in vain"}};
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{"selected_vs_true", "Selected vs true",
+                  "the keys that attention weighs, and whether they were kept",
+                  "What is kept of attention"}
+      .follow(At::Cell | At::Keys)
+      .with({{"filter",
+              {"all", "misses", "wastes"},
+              "which keys the table lists: all, those missed, those kept in vain"}})
+      .draw(problem_with<question_of>, table);
 }
 
 }  // namespace kvloupe::state

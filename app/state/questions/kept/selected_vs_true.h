@@ -10,10 +10,8 @@
 
 namespace kvloupe::state {
 
-struct SelectedVsTrueQuestion {
+struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "selected vs true";
-  Place place;
-  MethodChoice method;
   struct Answer {
     analysis::SelectedVsTrue cell;
     double total_mass = 0;                     // of the candidates
@@ -31,11 +29,12 @@ struct SelectedVsTrueQuestion {
     std::int64_t kept() const { return cell.hits + cell.wastes; }
   };
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const { return "Ranking the keys by true attention mass"; }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return bytes_in(answer.cell.by_true_rank, answer.cell.mass, answer.cell.verdict, answer.misses,
+                    answer.wastes);
+  }
 };
 
 }  // namespace kvloupe::state

@@ -24,12 +24,9 @@ std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
 }
 
 std::string problem(Workspace& workspace) {
-  std::string first;
-  for (const MethodChoice& method : methods_drawn(workspace, kViewId)) {
-    const std::string problem = problem_of_one(workspace, method);
-    if (first.empty()) first = problem;
-  }
-  return first;
+  return first_problem(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
+    return problem_of_one(workspace, method);
+  });
 }
 
 // What is known of one method's keys in the place's chunk.
@@ -135,18 +132,12 @@ TokenLook look_of(const KvMapQuestion::Answer* map, const SelectedVsTrueQuestion
 }
 
 ViewInfo token_strip_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Token strip";
-  view.summary = "the text, coloured by what happened to each key";
-  view.metrics = "What is kept of attention";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.num_methods = 2;
-  view.options = {
-      show_option("each token in the colour of who kept it: A only, B only, both, neither")};
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{kViewId, "Token strip", "the text, coloured by what happened to each key",
+                  "What is kept of attention"}
+      .follow(At::Cell | At::Keys)
+      .take(2)
+      .with({show_option("each token in the colour of who kept it: A only, B only, both, neither")})
+      .draw(problem, table);
 }
 
 }  // namespace kvloupe::state

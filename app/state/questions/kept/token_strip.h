@@ -12,18 +12,16 @@
 
 namespace kvloupe::state {
 
-struct TextSearchQuestion {
+struct TextSearchQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "text search";
   static constexpr Lane kLane = Lane::TraceIo;
-  Place place;  // trace
   std::string needle;
   using Answer = std::vector<TokenRange>;
 
-  std::string key() const { return place.trace_key() + "|" + needle; }
+  std::string key() const { return OfPlace::key(needle); }
   std::string title() const { return "Searching the text"; }
-  std::string obstacle() const { return place.empty() ? "Open a trace" : ""; }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer) { return answer.size() * sizeof(TokenRange); }
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer); }
 };
 
 // What one token is drawn as. Future: the chunk does not see it. Plain: not known, or dropped.

@@ -42,12 +42,9 @@ std::vector<MethodChoice> methods_of(const Workspace& workspace) {
 std::string problem(Workspace& workspace) {
   if (overview_show(workspace) == Show::Difference)
     return problem_of(workspace.ask(overview_difference_question(workspace)));
-  std::string first;
-  for (const MethodChoice& method : methods_of(workspace)) {
-    const std::string problem = problem_of_one(workspace, method);
-    if (first.empty()) first = problem;
-  }
-  return first;
+  return first_problem(methods_of(workspace), [&](const MethodChoice& method) {
+    return problem_of_one(workspace, method);
+  });
 }
 
 const char* head_column(const analysis::Overview& overview) {
@@ -177,11 +174,8 @@ std::optional<trace::TokenSpan> OverviewQuestion::watched() const {
 }
 
 std::string OverviewQuestion::key() const {
-  const std::string chunk = of_method() ? chunks.key() : fmt::format("c{}", place.chunk);
-  const auto keys = watched();
-  return fmt::format("{}|{}|{}|{}|{}", place.trace_key(), chunk, replay::name_of(number()),
-                     of_method() ? method.key() : std::string("any method"),
-                     keys ? fmt::format("{}-{}", keys->begin, keys->end) : std::string());
+  return of_method() ? OfMethod::key(number(), chunks, watched())
+                     : key_of_members(place.key(At::Chunk), number());
 }
 
 std::string OverviewQuestion::title() const {
@@ -189,8 +183,9 @@ std::string OverviewQuestion::title() const {
 }
 
 std::string OverviewQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  if (analysis::needs_method(asked) && method.empty()) return "Choose a method";
+  const std::string obstacle =
+      analysis::needs_method(asked) ? missing(place, method) : missing(place);
+  if (!obstacle.empty()) return obstacle;
   if (asked == Number::MergeLoss) {
     return HeadMergeQuestion{place, method}.obstacle();
   }
@@ -333,28 +328,22 @@ double OverviewScale::grown(const std::string& content, double highest) {
 ViewInfo layer_head_overview_view() {
   std::vector<std::string> numbers;
   for (const Number number : kOverviewNumbers) numbers.emplace_back(replay::name_of(number));
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Layer x head";
-  view.summary = "one number for every layer and head: where to look first";
-  view.metrics = "What is kept of attention";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.num_methods = 2;
-  view.more_methods = more_methods;
-  view.options = {
-      show_option("A less B", true),
-      {"metric", numbers,
-       "what is measured in every head; span_kept: of the keys of --goto span=, else of "
-       "the needle; merge_loss asks every query head alone, and takes longest"},
-      {"chunks",
-       {"current", "all"},
-       "of a method: the current chunk, or the mean over all chunks of the prompt that selected, "
-       "over the decode steps where none did; --numbers says more, and is followed first"}};
-  view.over_chunks = true;
-  view.problem = problem;
-  view.table = table;
-  view.array = array;
-  return view;
+  return ViewInfo{kViewId, "Layer x head",
+                  "one number for every layer and head: where to look first",
+                  "What is kept of attention"}
+      .follow(At::Cell | At::Keys)
+      .take(2, more_methods)
+      .with({show_option("A less B", true),
+             {"metric", numbers,
+              "what is measured in every head; span_kept: of the keys of --goto span=, else of "
+              "the needle; merge_loss asks every query head alone, and takes longest"},
+             {"chunks",
+              {"current", "all"},
+              "of a method: the current chunk, or the mean over all chunks of the prompt that "
+              "selected, "
+              "over the decode steps where none did; --numbers says more, and is followed first"}})
+      .count_chunks()
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

@@ -15,11 +15,10 @@
 
 namespace kvloupe::state {
 
-struct OverviewQuestion {
+// Of SpanKept the keys watched count, of attention alone the chunk.
+struct OverviewQuestion : OfMethod<At::Trace> {
   static constexpr const char* kName = "overview";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, chunk; of SpanKept the keys watched
-  MethodChoice method;
   replay::Number asked = replay::Number::MassRecall;
   // Of a method: the mean over those of them that selected (Overview::phase). Attention is of the
   // place's chunk.
@@ -63,7 +62,7 @@ struct OverviewDifferenceQuestion {
     std::vector<float> of_a, of_b;   // as less.overview.values
   };
 
-  std::string key() const { return a.key() + "|" + b.key(); }
+  std::string key() const { return key_of_members(a.key(), b); }
   std::string title() const { return a.title(); }
   std::string obstacle() const;
   Answer work(Steps& steps) const;

@@ -14,34 +14,16 @@ namespace {
 
 using replay::KeyLife;
 
-selection::RowLayout layout_of(const Place& place, const MethodChoice& method) {
-  return selection::row_layout(*method.spec, place.trace->shape());
-}
-
 replay::ExplainRequest request_of(const Place& place, const MethodChoice& method,
                                   std::int32_t position) {
   replay::ExplainRequest request;
   request.spec = *method.spec;
   request.layer = place.layer;
   request.chunk = place.chunk;
-  request.row = place.q_head / std::max(1, layout_of(place, method).q_heads_per_row);
+  request.row = row_of_method(place, method);
   request.key = position;
   request.device = place.device;
   return request;
-}
-
-// Why nothing can be selected anew.
-std::string why_not_anew(const Place& place, const MethodChoice& method, std::int32_t position) {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
-  if (!obstacle.empty()) return obstacle;
-  if (position < 0) return "Click a key in any view, or select a word in the token strip.";
-  if (position >= place.info().num_tokens) return "The trace ends before this key.";
-  if (!method.known())
-    return fmt::format(
-        "This version does not know the method {}: it cannot be selected anew, so why it kept or "
-        "lost a key is not known.",
-        method.id());
-  return {};
 }
 
 // Which keys a method decides on is known before it is run.
@@ -63,11 +45,6 @@ std::string why_undecided(const Place& place, const MethodChoice& method, std::i
   return {};
 }
 
-std::string key_of_place(const Place& place, const MethodChoice& method, std::int32_t position) {
-  return fmt::format("{}|r{}|{}|k{}", place.layer_key(), request_of(place, method, position).row,
-                     method.key(), position);
-}
-
 KeyLife::State state_of(const replay::ReplayCell& cell, const trace::SelectedRow& row, bool evicts,
                         std::int32_t position) {
   using State = KeyLife::State;
@@ -80,9 +57,19 @@ KeyLife::State state_of(const replay::ReplayCell& cell, const trace::SelectedRow
 
 }  // namespace
 
-std::string ExplainQuestion::key() const {
-  return fmt::format("{}|c{}{}", key_of_place(place, method, position), place.chunk,
-                     try_all_budgets ? "|all budgets" : "");
+int row_of_method(const Place& place, const MethodChoice& method) {
+  const auto layout = selection::row_layout(*method.spec, place.trace->shape());
+  return place.q_head / std::max(1, layout.q_heads_per_row);
+}
+
+std::string why_not_anew(const Place& place, const MethodChoice& method, std::int32_t position) {
+  const std::string obstacle = missing(place, method);
+  if (!obstacle.empty()) return obstacle;
+  if (position < 0) return kNoKeyChosen;
+  if (position >= place.info().num_tokens) return "The trace ends before this key.";
+  if (method.known()) return {};
+  return unknown_method(method,
+                        "it cannot be selected anew, so why it kept or lost a key is not known.");
 }
 
 std::string ExplainQuestion::title() const {
@@ -93,7 +80,7 @@ std::string ExplainQuestion::title() const {
 }
 
 std::string ExplainQuestion::obstacle() const {
-  const std::string obstacle = why_not_anew(place, method, position);
+  const std::string obstacle = OfKey::obstacle();
   return obstacle.empty() ? why_undecided(place, method, position) : obstacle;
 }
 
@@ -113,8 +100,6 @@ std::uint64_t ExplainQuestion::bytes(const Answer& answer) {
   return sum;
 }
 
-int ExplainQuestion::row() const { return request_of(place, method, position).row; }
-
 bool ExplainQuestion::budget_takes_long() const {
   return method.known() && method.spec->has_budget() && !method.spec->traits().grows_with_budget;
 }
@@ -128,16 +113,6 @@ ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& firs
   now.looking_for_budget = found.state == ResultState::Loading;
   if (found) now.result = found;
   return now;
-}
-
-std::string SpanBudgetQuestion::key() const {
-  const auto span = watched_span(place);
-  return fmt::format("{}|c{}|{}", key_of_place(place, method, span ? span->begin : -1), place.chunk,
-                     span ? span->end : -1);
-}
-
-std::string SpanBudgetQuestion::title() const {
-  return "Looking for the budget that keeps them all";
 }
 
 std::string SpanBudgetQuestion::obstacle() const {
@@ -157,30 +132,13 @@ bool SpanBudgetQuestion::takes_long() const {
   return ExplainQuestion{place, method}.budget_takes_long();
 }
 
-std::string KeyLifeQuestion::key() const { return key_of_place(place, method, position); }
-
 std::string KeyLifeQuestion::title() const {
   return fmt::format("Following key {} through the chunks", format_count(position));
 }
 
-std::string KeyLifeQuestion::obstacle() const { return why_not_anew(place, method, position); }
-
 KeyLifeQuestion::Answer KeyLifeQuestion::work(Steps& steps) const {
   return engine().key_life(*place.trace->session, request_of(place, method, position),
                            steps.context);
-}
-
-std::uint64_t KeyLifeQuestion::bytes(const Answer& answer) {
-  return answer.chunks.size() * sizeof(KeyLife::Chunk);
-}
-
-std::string ChunkSetsQuestion::key() const {
-  return fmt::format("{}|c{}|{}", place.trace_key(), place.chunk, method.key());
-}
-
-std::string ChunkSetsQuestion::title() const {
-  return fmt::format("{} {} in all layers", method.recorded() ? "Reading" : "Selecting with",
-                     method.id());
 }
 
 ChunkSetsQuestion::Answer ChunkSetsQuestion::work(Steps& steps) const {
@@ -190,18 +148,13 @@ ChunkSetsQuestion::Answer ChunkSetsQuestion::work(Steps& steps) const {
   return run_method(place, method, layers, {place.chunk}, false, false, steps.context);
 }
 
-std::string KeyFatesQuestion::key() const {
-  return fmt::format("{}|k{}", ChunkSetsQuestion{place, method}.key(), position);
-}
-
 std::string KeyFatesQuestion::title() const {
   return fmt::format("Following key {} through the layers", format_count(position));
 }
 
 std::string KeyFatesQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
-  if (!obstacle.empty() || position >= 0) return obstacle;
-  return "Click a key in any view, or select a word in the token strip.";
+  const std::string obstacle = OfRun::obstacle();
+  return obstacle.empty() && position < 0 ? kNoKeyChosen : obstacle;
 }
 
 KeyFatesQuestion::Answer KeyFatesQuestion::work(Steps& steps) const {
@@ -229,20 +182,9 @@ KeyFatesQuestion::Answer KeyFatesQuestion::work(Steps& steps) const {
   return answer;
 }
 
-std::uint64_t KeyFatesQuestion::bytes(const Answer& answer) {
-  return sizeof(answer) + answer.fates.size() * sizeof(Fate) + answer.layers.size() * sizeof(int);
-}
-
-std::string WatchedKeyQuestion::key() const {
-  const auto span = watched_span(place);
-  return fmt::format("{}|{}|{}", place.cell_key(), method.key(),
-                     span ? fmt::format("{}-{}", span->begin, span->end) : std::string("no span"));
-}
-
 std::string WatchedKeyQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
-  if (!obstacle.empty() || watched_span(place)) return obstacle;
-  return "Click a key in any view, or select a word in the token strip.";
+  const std::string obstacle = OfMethod::obstacle();
+  return obstacle.empty() && !watched_span(place) ? kNoKeyChosen : obstacle;
 }
 
 WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {

@@ -14,25 +14,38 @@ namespace kvloupe::state {
 
 class Workspace;
 
-// By selecting anew, also where the method was recorded.
-struct ExplainQuestion {
+// The row of a known method that speaks for the place's head.
+int row_of_method(const Place& place, const MethodChoice& method);
+// Why nothing can be selected anew; empty: it can.
+std::string why_not_anew(const Place& place, const MethodChoice& method, std::int32_t position);
+
+// One key, by selecting anew, also where the method was recorded. The heads of a row share an answer.
+template <PlaceParts kParts>
+struct OfKey : OfMethodAnew<kParts> {
+  std::int32_t position = -1;
+
+  int row() const { return row_of_method(this->place, this->method); }  // of a known method
+  template <typename... Added>
+  std::string key(const Added&... added) const {
+    return OfMethodAnew<kParts>::key(row(), position, added...);
+  }
+  std::string obstacle() const { return why_not_anew(this->place, this->method, position); }
+};
+
+struct ExplainQuestion : OfKey<At::Layer | At::Chunk> {
   static constexpr const char* kName = "explain";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, chunk
-  MethodChoice method;
-  std::int32_t position = -1;  // of the key
   // Where every budget must be tried to find the needed one, only a question that says so finds it:
   // all else is there at once.
   bool try_all_budgets = false;
   using Answer = replay::Explanation;
 
-  std::string key() const;
+  std::string key() const { return OfKey::key(try_all_budgets); }
   std::string title() const;
   std::string obstacle() const;  // also where the method did not decide on the key
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 
-  int row() const;  // of a known method
   bool budget_takes_long() const;
 };
 
@@ -52,58 +65,43 @@ struct ExplainNow {
 ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& first, bool search);
 
 // The budget that keeps all keys of the watched span here.
-struct SpanBudgetQuestion {
+struct SpanBudgetQuestion : OfMethodAnew<At::Layer | At::Chunk | At::Keys> {
   static constexpr const char* kName = "span budget";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, chunk, keys
-  MethodChoice method;
   using Answer = replay::SpanBudget;
 
-  std::string key() const;
-  std::string title() const;
+  std::string key() const { return OfMethodAnew::key(row_of_method(place, method)); }
+  std::string title() const { return "Looking for the budget that keeps them all"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
 
   bool takes_long() const;  // as of a single key
 };
 
-struct KeyLifeQuestion {
+struct KeyLifeQuestion : OfKey<At::Layer> {
   static constexpr const char* kName = "key life";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head
-  MethodChoice method;
-  std::int32_t position = -1;
   using Answer = replay::KeyLife;
 
-  std::string key() const;
   std::string title() const;
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.chunks); }
 };
 
 // What a method selected in one chunk of all layers.
-struct ChunkSetsQuestion {
+struct ChunkSetsQuestion : OfRun<At::Chunk> {
   static constexpr const char* kName = "sets of all layers";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, chunk
-  MethodChoice method;
   using Answer = replay::ReplayResult;
 
-  std::string key() const;
-  Lane lane() const { return RunQuestion{place, method}.lane(); }
-  std::string title() const;
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) { return RunQuestion::bytes(answer); }
 };
 
 // What became of a key in one chunk of all layers and rows.
-struct KeyFatesQuestion {
+struct KeyFatesQuestion : OfRun<At::Chunk> {
   static constexpr const char* kName = "key fates";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, chunk
-  MethodChoice method;
   std::int32_t position = -1;
   struct Fate {
     replay::KeyLife::State state = replay::KeyLife::State::Unborn;
@@ -122,28 +120,24 @@ struct KeyFatesQuestion {
     }
   };
 
-  std::string key() const;
-  Lane lane() const { return RunQuestion{place, method}.lane(); }
+  std::string key() const { return OfRun::key(position); }
   std::string title() const;
   std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.fates, answer.layers); }
 };
 
 // The key of a watched span that is worth asking about: of those that the method lost the one of most
 // true mass, else of all.
-struct WatchedKeyQuestion {
+struct WatchedKeyQuestion : OfMethod<At::Cell | At::Keys> {
   static constexpr const char* kName = "watched key";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, chunk, keys
-  MethodChoice method;
   struct Answer {
     std::int32_t position = -1;  // the span's first where none is a candidate
     bool lost = false;
     int num_lost = 0, num_candidates = 0;  // of the span
   };
 
-  std::string key() const;
   std::string title() const { return "Finding the key that was lost"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;

@@ -70,22 +70,14 @@ int HeadMergeQuestion::row() const {
                               place.trace->shape(), std::nullopt, place.q_head);
 }
 
-// The heads of a row share an answer.
-std::string HeadMergeQuestion::key() const {
-  return fmt::format("{}|c{}|{}|r{}", place.layer_key(), place.chunk, method.text, row());
-}
-
 std::string HeadMergeQuestion::title() const {
   return fmt::format("Asking the heads of layer {} one by one", place.layer);
 }
 
 std::string HeadMergeQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
+  const std::string obstacle = OfMethodAnew::obstacle();
   if (!obstacle.empty()) return obstacle;
-  if (!method.known())
-    return fmt::format(
-        "This version does not know the method {}: its heads cannot be asked one by one.",
-        method.id());
+  if (!method.known()) return unknown_method(method, "its heads cannot be asked one by one.");
   return why_no_merge(method, *place.trace);
 }
 
@@ -148,15 +140,11 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
 }
 
 ViewInfo head_merge_view() {
-  ViewInfo view;
-  view.id = "head_merge";
-  view.title = "Head merge";
-  view.summary = "what each query head would keep alone, and what one set for all of them loses";
-  view.metrics = "Lost keys";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{"head_merge", "Head merge",
+                  "what each query head would keep alone, and what one set for all of them loses",
+                  "Lost keys"}
+      .follow(At::Cell | At::Keys)
+      .draw(problem, table);
 }
 
 }  // namespace kvloupe::state

@@ -5,17 +5,13 @@
 #include "app/state/questions/how_it_ran/run.h"
 #include "core/replay/lost_keys.h"
 
-#include <cstdint>
 #include <string>
 
 namespace kvloupe::state {
 
-struct HeadMergeQuestion {
+struct HeadMergeQuestion : OfMethodAnew<At::Layer | At::Chunk> {
   static constexpr const char* kName = "head merge";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, chunk
-  MethodChoice method;
-
   struct Answer {
     replay::HeadChoices choices;
     std::string nothing;  // why nothing is merged here; empty: it is
@@ -26,7 +22,9 @@ struct HeadMergeQuestion {
 
   // The row of the method that speaks for the place's head.
   int row() const;
-  std::string key() const;
+  std::string key() const {
+    return OfMethodAnew::key(row());
+  }  // the heads of a row share an answer
   std::string title() const;
   std::string obstacle() const;
   Answer work(Steps& steps) const;

@@ -184,21 +184,11 @@ Table table(Workspace& workspace) {
   return table;
 }
 
-std::string part_of_key(const Place& place) {
-  const auto span = watched_span(place);
-  return span ? fmt::format("{}-{}", span->begin, span->end) : std::string("no span");
-}
-
 }  // namespace
 
-std::string SpanFateQuestion::key() const {
-  return fmt::format("{}|{}|{}", place.layer_key(), part_of_key(place), method.key());
-}
-
 std::string SpanFateQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
-  if (!obstacle.empty() || watched_span(place)) return obstacle;
-  return "Click a key in any view, or select a word in the token strip.";
+  const std::string obstacle = OfMethod::obstacle();
+  return obstacle.empty() && !watched_span(place) ? kNoKeyChosen : obstacle;
 }
 
 SpanFateQuestion::Answer SpanFateQuestion::work(Steps& steps) const {
@@ -211,16 +201,6 @@ SpanFateQuestion::Answer SpanFateQuestion::work(Steps& steps) const {
   for (int row = 0; row < num_rows; ++row)
     answer.deaths.push_back(deaths_of(*run, place.layer, row, span));
   return answer;
-}
-
-std::uint64_t SpanFateQuestion::bytes(const Answer& answer) {
-  std::uint64_t sum = answer.fates.size() * sizeof(analysis::SpanFate);
-  for (const auto& row : answer.deaths) sum += sizeof(row) + row.size() * 48;
-  return sum;
-}
-
-std::string MissQuestion::key() const {
-  return fmt::format("{}|{}|{}", place.head_key(), part_of_key(place), method.key());
 }
 
 MissQuestion::Answer MissQuestion::work(Steps& steps) const {
@@ -256,11 +236,6 @@ MissQuestion::Answer MissQuestion::work(Steps& steps) const {
   return answer;
 }
 
-std::uint64_t MissQuestion::bytes(const Answer& answer) {
-  return answer.chunks.size() * (sizeof(Chunk) + sizeof(MethodFacts::Chunk)) +
-         answer.bars.size() * sizeof(Bar);
-}
-
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
   const Place& place = question.place;
   const std::string name = watched_span(place)->name;
@@ -288,17 +263,12 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
 }
 
 ViewInfo miss_inspector_view() {
-  ViewInfo view;
-  view.id = "miss_inspector";
-  view.title = "Miss inspector";
-  view.summary = "why a key was kept or lost, and what became of it chunk by chunk";
-  view.metrics = "What is kept of attention";
-  view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
-  view.num_methods = 2;
-  view.shows_both = true;
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{"miss_inspector", "Miss inspector",
+                  "why a key was kept or lost, and what became of it chunk by chunk",
+                  "What is kept of attention"}
+      .follow(At::Cell | At::Keys)
+      .take_both()
+      .draw(problem, table);
 }
 
 }  // namespace kvloupe::state

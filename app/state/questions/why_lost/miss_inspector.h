@@ -12,30 +12,25 @@
 namespace kvloupe::state {
 
 // The watched span in all rows of a layer.
-struct SpanFateQuestion {
+struct SpanFateQuestion : OfMethod<At::Layer | At::Keys> {
   static constexpr const char* kName = "span fate";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, keys
-  MethodChoice method;
   struct Answer {
     std::vector<analysis::SpanFate> fates;  // of every row and chunk that has keys of the span
     // By row: the chunks after which keys of the span died, and how many did.
     std::vector<std::map<int, int>> deaths;
   };
 
-  std::string key() const;
   std::string title() const { return "Following the span through the chunks"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.fates, answer.deaths); }
 };
 
 // The same for the row of one query head, with what the method did around it.
-struct MissQuestion {
+struct MissQuestion : OfMethod<At::Head | At::Keys> {
   static constexpr const char* kName = "miss";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, keys
-  MethodChoice method;
   struct Chunk {
     std::int32_t kept = 0, total = 0;  // keys of the span; total 0: it does not lie before it
     double span_mass = 0;              // share of the candidates' mass
@@ -59,11 +54,12 @@ struct MissQuestion {
     MethodFacts facts;
   };
 
-  std::string key() const;
   std::string title() const { return SpanFateQuestion{place, method}.title(); }
   std::string obstacle() const { return SpanFateQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return bytes_in(answer.chunks, answer.bars, answer.facts.chunks);
+  }
 };
 
 // What one chunk says of the span, as a sentence.

@@ -16,12 +16,6 @@ using replay::SpanHead;
 using replay::SpanLoss;
 using table::Cell;
 
-std::string part_key(const MethodChoice& method, const NumberChunks& chunks,
-                     const std::optional<trace::TokenSpan>& span) {
-  return fmt::format("{}|{}|{}", method.key(), chunks.key(),
-                     span ? fmt::format("{}-{}", span->begin, span->end) : "no span");
-}
-
 // What a head lost most keys to.
 Cell main_cause(const SpanHead& head) {
   const auto most = std::max_element(head.lost_to.begin(), head.lost_to.end());
@@ -31,18 +25,8 @@ Cell main_cause(const SpanHead& head) {
 
 }  // namespace
 
-std::string SpanCountQuestion::key() const {
-  return place.trace_key() + "|" + part_key(method, chunks, span);
-}
-
 std::string SpanCountQuestion::title() const {
   return fmt::format("Counting what {} keeps of the span", method.id());
-}
-
-std::string SpanCountQuestion::obstacle() const {
-  const std::string obstacle = RunQuestion{place, method}.obstacle();
-  if (!obstacle.empty() || span) return obstacle;
-  return "Watch several keys: the bar above has a list of spans.";
 }
 
 SpanCountQuestion::Answer SpanCountQuestion::work(Steps& steps) const {
@@ -58,17 +42,6 @@ SpanCountQuestion::Answer SpanCountQuestion::work(Steps& steps) const {
   return replay::count_span(run, method, *span);
 }
 
-std::uint64_t SpanCountQuestion::bytes(const Answer& answer) {
-  return sizeof(answer) + answer.heads.size() * sizeof(SpanHead) +
-         answer.changes.size() * sizeof(replay::SpanChange) +
-         (answer.layers.size() + answer.chunks.size()) * sizeof(int);
-}
-
-std::string LayerSpanLossQuestion::key() const {
-  return fmt::format("{}|{}{}", place.layer_key(), part_key(method, chunks, span),
-                     want_budgets ? "|budgets" : "");
-}
-
 std::string LayerSpanLossQuestion::title() const {
   return fmt::format("Asking why {} lost the span in layer {}", method.id(), place.layer);
 }
@@ -82,11 +55,6 @@ LayerSpanLossQuestion::Answer LayerSpanLossQuestion::work(Steps& steps) const {
   request.want_budgets = want_budgets;
   request.device = place.device;
   return engine().span_loss(*place.trace->session, request, steps.context);
-}
-
-std::string SpanLossQuestion::key() const {
-  return fmt::format("{}|{}{}", place.trace_key(), part_key(method, chunks, span),
-                     want_budgets ? "|budgets" : "");
 }
 
 std::string SpanLossQuestion::title() const {

@@ -15,50 +15,53 @@ namespace kvloupe::state {
 
 class Workspace;
 
-// From the sets alone, of a recorded run those that were recorded.
-struct SpanCountQuestion {
-  static constexpr const char* kName = "span count";
-  Place place;  // trace
-  MethodChoice method;
+// A span of keys in the chunks that numbers are over.
+template <typename Base>
+struct OfSpan : Base {
   NumberChunks chunks;
   std::optional<trace::TokenSpan> span;
+
+  template <typename... Added>
+  std::string key(const Added&... added) const {
+    return Base::key(chunks, span, added...);
+  }
+  std::string obstacle() const {
+    const std::string obstacle = Base::obstacle();
+    if (!obstacle.empty() || span) return obstacle;
+    return "Watch several keys: the bar above has a list of spans.";
+  }
+};
+
+// From the sets alone, of a recorded run those that were recorded.
+struct SpanCountQuestion : OfSpan<OfRun<At::Trace>> {
+  static constexpr const char* kName = "span count";
   using Answer = replay::SpanLoss;
 
-  std::string key() const;
-  Lane lane() const { return RunQuestion{place, method}.lane(); }
   std::string title() const;
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return sizeof(answer) + bytes_in(answer.heads, answer.changes, answer.layers, answer.chunks);
+  }
 };
 
 // Of one layer: what is done stays known when the rest is cancelled.
-struct LayerSpanLossQuestion {
+struct LayerSpanLossQuestion : OfSpan<OfMethod<At::Layer>> {
   static constexpr const char* kName = "layer span loss";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer
-  MethodChoice method;
-  NumberChunks chunks;
-  std::optional<trace::TokenSpan> span;
   bool want_budgets = false;
   using Answer = replay::SpanLoss;
 
-  std::string key() const;
+  std::string key() const { return OfSpan::key(want_budgets); }
   std::string title() const;
-  std::string obstacle() const { return SpanCountQuestion{place, method, chunks, span}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) { return SpanCountQuestion::bytes(answer); }
 };
 
 // Of all layers, shown as they come. By selecting anew where the method is known: a recorded set does not
 // say what would have kept a key.
-struct SpanLossQuestion {
+struct SpanLossQuestion : OfSpan<OfMethod<At::Trace>> {
   static constexpr const char* kName = "span loss";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace
-  MethodChoice method;
-  NumberChunks chunks;
-  std::optional<trace::TokenSpan> span;
   bool want_budgets = false;
   struct Answer {
     replay::SpanLoss loss;  // of the layers done
@@ -66,9 +69,8 @@ struct SpanLossQuestion {
     bool finished() const { return static_cast<int>(loss.layers.size()) == num_layers; }
   };
 
-  std::string key() const;
+  std::string key() const { return OfSpan::key(want_budgets); }
   std::string title() const;
-  std::string obstacle() const { return SpanCountQuestion{place, method, chunks, span}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) { return SpanCountQuestion::bytes(answer.loss); }
 

@@ -23,10 +23,6 @@ using Answer = WorstMissesQuestion::Answer;
 
 constexpr const char* kViewId = "worst_misses";
 
-std::string span_key(const std::optional<trace::TokenSpan>& span) {
-  return span ? fmt::format("{}-{}", span->begin, span->end) : "all";
-}
-
 template <typename Line, typename Mass>
 void merge_in(std::vector<Line>& all, const std::vector<Line>& more, Mass mass) {
   const auto middle = static_cast<std::ptrdiff_t>(all.size());
@@ -43,10 +39,6 @@ void add_layer(const LostKeys& layer, Answer& answer) {
   merge_in(all.keys, layer.keys, [](const LostKey& key) { return key.mass; });
   merge_in(all.regrets, layer.regrets, [](const Regret& one) { return one.mass_when_wanted; });
   answer.causes = all.all.causes();
-}
-
-std::string problem(Workspace& workspace) {
-  return problem_of(workspace.ask(worst_misses_question(workspace)));
 }
 
 Token token_of(const Place& place, std::int64_t key) {
@@ -112,16 +104,17 @@ std::string row_text(const selection::RowLayout& layout, int row) {
 
 }  // namespace
 
-std::string LayerMissesQuestion::key() const {
-  return fmt::format("{}|{}|{}", place.layer_key(), method.text, span_key(span));
+std::string why_no_losses(const Place& place, const MethodChoice& method,
+                          const std::optional<trace::TokenSpan>& span) {
+  const std::string obstacle = missing(place, method);
+  if (!obstacle.empty()) return obstacle;
+  if (!method.known())
+    return unknown_method(method, "it cannot be run again to find out why a key was lost.");
+  return span && span->begin == span->end ? "The trace names no needle" : "";
 }
 
 std::string LayerMissesQuestion::title() const {
   return fmt::format("Looking for what {} loses in layer {}", method.id(), place.layer);
-}
-
-std::string LayerMissesQuestion::obstacle() const {
-  return WorstMissesQuestion{place, method, span}.obstacle();
 }
 
 LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
@@ -134,28 +127,8 @@ LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
   return engine().lost_keys(*place.trace->session, request, steps.context);
 }
 
-std::uint64_t LayerMissesQuestion::bytes(const Answer& answer) {
-  return sizeof(answer) + answer.keys.size() * sizeof(LostKey) +
-         answer.regrets.size() * sizeof(Regret) + answer.by_layer.size() * sizeof(replay::LostMass);
-}
-
-std::string WorstMissesQuestion::key() const {
-  return fmt::format("{}|{}|{}", place.trace_key(), method.text, span_key(span));
-}
-
 std::string WorstMissesQuestion::title() const {
   return fmt::format("Looking for what {} loses", method.id());
-}
-
-std::string WorstMissesQuestion::obstacle() const {
-  if (place.empty()) return "Open a trace";
-  if (method.empty()) return "Choose a method";
-  if (!method.known())
-    return fmt::format(
-        "This version does not know the method {}: it cannot be run again to find out why a key "
-        "was lost.",
-        method.id());
-  return span && span->begin == span->end ? "The trace names no needle" : "";
 }
 
 Answer WorstMissesQuestion::work(Steps& steps) const {
@@ -171,10 +144,6 @@ Answer WorstMissesQuestion::work(Steps& steps) const {
     if (!answer.finished()) steps.show(answer);
   }
   return answer;
-}
-
-std::uint64_t WorstMissesQuestion::bytes(const Answer& answer) {
-  return LayerMissesQuestion::bytes(answer.lost);
 }
 
 WorstMissesQuestion worst_misses_question(const Workspace& workspace) {
@@ -337,23 +306,19 @@ template std::vector<std::int32_t> lines_of(const std::vector<Regret>&, const Mi
                                             const std::vector<std::string>&);
 
 ViewInfo worst_misses_view() {
-  ViewInfo view;
-  view.id = kViewId;
-  view.title = "Worst misses";
-  view.summary = "the keys of most attention that a method lost in the whole trace, and why";
-  view.metrics = "Lost keys";
-  view.options = {
-      {"keys",
-       {"all", "needle"},
-       "whose loss counts: all keys, or those of the trace's needle",
-       {"all keys", "needle"}},
-      {"list",
-       {"lost", "regrets"},
-       "lost: each key that a chunk attends to and the method left out; regrets: keys that it "
-       "dropped and that a later chunk wanted more"}};
-  view.problem = problem;
-  view.table = table;
-  return view;
+  return ViewInfo{kViewId, "Worst misses",
+                  "the keys of most attention that a method lost in the whole trace, and why",
+                  "Lost keys"}
+      .with(
+          {{"keys",
+            {"all", "needle"},
+            "whose loss counts: all keys, or those of the trace's needle",
+            {"all keys", "needle"}},
+           {"list",
+            {"lost", "regrets"},
+            "lost: each key that a chunk attends to and the method left out; regrets: keys that it "
+            "dropped and that a later chunk wanted more"}})
+      .draw(problem_with<worst_misses_question>, table);
 }
 
 }  // namespace kvloupe::state

@@ -2,9 +2,7 @@
 // dropped and that a later chunk wanted.
 #pragma once
 
-#include "app/state/answers.h"
-#include "app/state/method_choice.h"
-#include "app/state/place.h"
+#include "app/state/question_at.h"
 #include "core/replay/lost_keys.h"
 
 #include <cstdint>
@@ -14,31 +12,37 @@
 
 namespace kvloupe::state {
 
-// Of one layer: what is done stays known when the rest is cancelled.
-struct LayerMissesQuestion {
-  static constexpr const char* kName = "layer misses";
-  static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer
-  MethodChoice method;
-  std::optional<trace::TokenSpan> span = {};  // keys of this alone
-  using Answer = replay::LostKeys;
+// Why what a method loses cannot be asked; empty: it can.
+std::string why_no_losses(const Place& place, const MethodChoice& method,
+                          const std::optional<trace::TokenSpan>& span);
 
-  std::string key() const;
-  std::string title() const;
-  std::string obstacle() const;
-  Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+// Of all keys, or of a span alone. The method is selected anew, also where the trace holds a run of it: a
+// recorded set does not say what would have kept a key.
+template <PlaceParts kParts>
+struct OfLostKeys : OfMethodAnew<kParts> {
+  std::optional<trace::TokenSpan> span = {};
+
+  std::string key() const { return OfMethodAnew<kParts>::key(span); }
+  std::string obstacle() const { return why_no_losses(this->place, this->method, span); }
 };
 
-// Of all layers, shown as they come. The method is selected anew, also where the trace holds a run of
-// it: a recorded set does not say what would have kept a key.
-struct WorstMissesQuestion {
+// Of one layer: what is done stays known when the rest is cancelled.
+struct LayerMissesQuestion : OfLostKeys<At::Layer> {
+  static constexpr const char* kName = "layer misses";
+  static constexpr Pace kPace = Pace::Patient;
+  using Answer = replay::LostKeys;
+
+  std::string title() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer) {
+    return sizeof(answer) + bytes_in(answer.keys, answer.regrets, answer.by_layer);
+  }
+};
+
+// Of all layers, shown as they come.
+struct WorstMissesQuestion : OfLostKeys<At::Trace> {
   static constexpr const char* kName = "worst misses";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace
-  MethodChoice method;
-  std::optional<trace::TokenSpan> span = {};  // keys of this alone
-
   struct Answer {
     replay::LostKeys lost;  // of the layers done
     int num_layers = 0;     // of the trace
@@ -48,11 +52,11 @@ struct WorstMissesQuestion {
     bool finished() const { return static_cast<int>(lost.layers.size()) == num_layers; }
   };
 
-  std::string key() const;
   std::string title() const;
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
-  static std::uint64_t bytes(const Answer& answer);
+  static std::uint64_t bytes(const Answer& answer) {
+    return LayerMissesQuestion::bytes(answer.lost);
+  }
 };
 
 class Workspace;
