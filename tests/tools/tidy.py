@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""tidy.py [--build FOLDER] [--jobs N] [--all] [FILE...]
+
+Runs clang-tidy 14 with the checks of .clang-tidy over the sources that the build folder (build/release, configured)
+compiles, and prints what it finds: exit 1 when there is anything.
+
+A file that includes Torch takes 8 s and more, and there are some 260. Without --all and without FILE, those are checked
+that this branch changes against main, and all files without Torch.
+
+A file that was clean is not checked again until it, a header that it includes, its flags, the checks or clang-tidy
+change. What was clean is kept in ${XDG_CACHE_HOME:-~/.cache}/kvloupe/tidy, which all checkouts share.
+"""
+import argparse
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "kvloupe/tidy"
+KEPT_DAYS = 60
+
+
+def tool(name):
+    path = shutil.which(f"{name}-14")
+    if not path:
+        sys.exit(f"error: {name}-14 was not found; the check needs that version; apt-get install {name}-14")
+    return path
+
+
+def sha256(*texts):
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=None)
+def digest(path):
+    """Of a file of the checkout its content; of any other, which nobody edits, its size and age."""
+    try:
+        if not os.path.isabs(path):
+            return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()
+        status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
+    except OSError:
+        return "missing"
+
+
+def relative(path):
+    path = os.path.normpath(path)
+    return os.path.relpath(path, ROOT) if path.startswith(f"{ROOT}/") else path
+
+
+class Source:
+    """A file as the build folder compiles it."""
+
+    def __init__(self, command):
+        words = shlex.split(command["command"])[1:]
+        self.folder = command["directory"]
+        self.file = os.path.normpath(os.path.join(self.folder, command["file"]))
+        self.name = relative(self.file)
+        self.flags = []
+        rest = iter(words)
+        for word in rest:
+            if word in ("-o", "-c", "-include"):  # -include: a precompiled header of g++
+                next(rest)
+            elif not word.startswith(("-O", "-W", "-fpch-preprocess")):
+                self.flags.append(word)
+        self.has_torch = any("/torch/include" in flag for flag in self.flags)
+
+    def key(self, setting):
+        return sha256(setting, self.name, *(flag.replace(str(ROOT), ".") for flag in self.flags))
+
+    def includes(self):
+        """The files that it is made of."""
+        scan = subprocess.run([tool("clang++"), "-M", *self.flags, self.file], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        if scan.returncode != 0:
+            return None
+        _, _, files = scan.stdout.replace("\\\n", " ").partition(": ")
+        return sorted({relative(os.path.join(self.folder, file)) for file in files.split()})
+
+
+def clean_mark(key, includes):
+    return CACHE / "clean" / sha256(key, *(f"{file} {digest(file)}" for file in includes))
+
+
+def is_known_clean(key):
+    try:
+        includes = (CACHE / "includes" / key).read_text().splitlines()
+    except OSError:
+        return False
+    mark = clean_mark(key, includes)
+    if not mark.exists():
+        return False
+    mark.touch()
+    (CACHE / "includes" / key).touch()
+    return True
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def check(source, setting):
+    """What clang-tidy says; nothing if it finds nothing."""
+    includes = source.includes()
+    run = subprocess.run([tool("clang-tidy"), "--quiet", "--warnings-as-errors=*", source.file, "--", *source.flags],
+                         cwd=source.folder, capture_output=True, text=True, check=False)
+    if run.returncode == 0 and includes is not None:
+        key = source.key(setting)
+        write(CACHE / "includes" / key, "\n".join(includes))
+        write(clean_mark(key, includes), "")
+    return "" if run.returncode == 0 else run.stdout or run.stderr
+
+
+def changed_files():
+    """What differs from main, as far as this checkout knows it."""
+    def git(*words):
+        run = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        return run.stdout.split() if run.returncode == 0 else []
+    for main in ("main", "origin/main"):
+        base = git("merge-base", "HEAD", main)
+        if base:
+            return set(git("diff", "--name-only", base[0]) + git("ls-files", "--others", "--exclude-standard"))
+    return set()
+
+
+def wanted(sources, arguments):
+    if arguments.files:
+        names = {relative(os.path.abspath(file)) for file in arguments.files}
+        return [source for source in sources if source.name in names]
+    if arguments.all:
+        return sources
+    changed = changed_files()
+    return [source for source in sources if not source.has_torch or source.name in changed]
+
+
+def forget_old():
+    limit = time.time() - KEPT_DAYS * 86400
+    for folder in ("includes", "clean"):
+        for file in (CACHE / folder).glob("*"):
+            if file.stat().st_mtime < limit:
+                file.unlink(missing_ok=True)
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path)
+    words.add_argument("--jobs", default=os.cpu_count(), type=int)
+    words.add_argument("--all", action="store_true")
+    words.add_argument("files", nargs="*", metavar="FILE")
+    arguments = words.parse_args()
+
+    commands = arguments.build / "compile_commands.json"
+    if not commands.exists():
+        sys.exit(f"error: {commands} does not exist; it says how files are compiled; run cmake --preset release")
+    # A file of several test programs is compiled the same way in all of them.
+    sources = {}
+    for command in json.loads(commands.read_text()):
+        source = Source(command)
+        if not source.name.endswith((".hxx.cxx", "_pch.cpp")):
+            sources.setdefault(source.key(""), source)
+    chosen = wanted(list(sources.values()), arguments)
+    version = subprocess.run([tool("clang-tidy"), "--version"], capture_output=True, text=True, check=True).stdout
+    setting = sha256(version, (ROOT / ".clang-tidy").read_text())
+    # What takes longest first.
+    left = sorted((source for source in chosen if not is_known_clean(source.key(setting))),
+                  key=lambda source: not source.has_torch)
+    found = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as workers:
+        for said in workers.map(lambda source: check(source, setting), left):
+            found += bool(said)
+            if said:
+                print(said, flush=True)
+    forget_old()
+    print(f"tidy: {len(chosen)} of {len(sources)} files, {len(chosen) - len(left)} clean as before, "
+          f"{len(left)} checked, {found} with findings")
+    return 1 if found or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
