@@ -268,16 +268,15 @@ class AttentionMapPanel final : public Panel {
     const auto query = static_cast<std::int32_t>(hit->row);
     const auto key = static_cast<std::int32_t>(hit->col);
     if (hit->clicked && !map.stale) choose(context, place, query, key);
-    if (!ImGui::BeginTooltip()) return;
-    pair_ui(place, query, key);
+    auto lines = pair_lines(context, place, query, key);
     if (key <= query) {
       Place row = place;
       row.query = query;
       const auto exact = context.workspace.ask(AttentionRowQuestion{row});
-      value_ui(exact ? &*exact : nullptr, 0, key);
-      block_ui(*map, query, key);
+      lines.push_back(value_line(exact ? &*exact : nullptr, 0, key));
+      add_block(*map, query, key, lines);
     }
-    ImGui::EndTooltip();
+    widgets::tooltip(std::move(lines));
   }
 
   static void chunk_lines(DrawContext& context, const Place& place) {
@@ -375,10 +374,9 @@ class AttentionMapPanel final : public Panel {
     const std::int32_t query = chunk.begin + static_cast<std::int32_t>(row);
     const auto key = static_cast<std::int32_t>(hit->col);
     if (hit->clicked && !strip.stale) choose(context, place, query, key);
-    if (!ImGui::BeginTooltip()) return;
-    pair_ui(place, query, key);
-    if (key <= query) value_ui(strip->rows.get(), row, key);
-    ImGui::EndTooltip();
+    auto lines = pair_lines(context, place, query, key);
+    if (key <= query) lines.push_back(value_line(strip->rows.get(), row, key));
+    widgets::tooltip(std::move(lines));
   }
 
   static void choose(DrawContext& context, const Place& place, std::int32_t query,
@@ -391,29 +389,36 @@ class AttentionMapPanel final : public Panel {
     });
   }
 
-  static void pair_ui(const Place& place, std::int32_t query, std::int32_t key) {
+  using Lines = std::vector<widgets::TooltipLine>;
+
+  static Lines pair_lines(DrawContext& context, const Place& place, std::int32_t query,
+                          std::int32_t key) {
     const trace::TraceInfo& info = place.info();
+    Place there = place;
+    there.chunk = info.chunk_of_token(query);
+    there.query = query;
+    context.workspace.pointer.at(there, key);
     const auto line = [&](const char* what, std::int32_t position) {
-      ImGui::Text("%s %s   (%s)", what, token_line(place, position).c_str(),
-                  chunk_name(info, info.chunk_of_token(position)).c_str());
+      return widgets::TooltipLine{fmt::format("{} {}   ({})", what, token_line(place, position),
+                                              chunk_name(info, info.chunk_of_token(position)))};
     };
-    line("query", query);
-    line("key   ", key);
-    if (key > query) ImGui::TextUnformatted("after the query: not visible");
+    Lines lines{line("query", query), line("key   ", key)};
+    if (key > query) lines.push_back({"after the query: not visible"});
+    return lines;
   }
 
-  static void value_ui(const Matrix* rows, std::int64_t row, std::int32_t key) {
+  static widgets::TooltipLine value_line(const Matrix* rows, std::int64_t row, std::int32_t key) {
     if (rows != nullptr && row < rows->rows && key < rows->cols)
-      ImGui::Text("attention %s", share_text(rows->at(row, key)).c_str());
-    else
-      ImGui::TextUnformatted("attention \u2026");
+      return {fmt::format("attention {}", share_text(rows->at(row, key)))};
+    return {"attention \u2026"};
   }
 
-  static void block_ui(const analysis::AttentionMap& map, std::int32_t query, std::int32_t key) {
+  static void add_block(const analysis::AttentionMap& map, std::int32_t query, std::int32_t key,
+                        Lines& lines) {
     const std::int64_t r = query / map.step, c = key / map.step;
     if (map.step > 1 && r < map.max.rows && c < map.max.cols)
-      ImGui::Text("largest of these %lld x %lld cells %s", static_cast<long long>(map.step),
-                  static_cast<long long>(map.step), share_text(map.max.at(r, c)).c_str());
+      lines.push_back({fmt::format("largest of these {} x {} cells {}", map.step, map.step,
+                                   share_text(map.max.at(r, c)))});
   }
 
   state::LastAnswer<AttentionStripQuestion> strip_;

@@ -104,6 +104,7 @@ void block_metrics_ui(DrawContext& context, const Tables& result) {
   look.ink = [&](std::size_t row, std::size_t column) {
     return column > 0 || look.strong(row) ? context.palette.text : context.palette.muted;
   };
+  if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##block ways", table, look);
   timing_ui(context, times);
   ImGui::Dummy({0, widgets::em(0.3F)});

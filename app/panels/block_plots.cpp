@@ -154,25 +154,26 @@ void point_at(DrawContext& context, const Tables& result, const Layout& layout,
   if (hit.clicked && !result.stale)
     context.workspace.cursor.set_keys(static_cast<std::int32_t>(begin),
                                       static_cast<std::int32_t>(end));
-  if (!ImGui::BeginTooltip()) return;
-  ImGui::Text("block %lld: tokens %s to %s", static_cast<long long>(block),
-              format_count(begin).c_str(), format_count(end - 1).c_str());
-  ImGui::Text("KV head %d, page %lld", result->kv_head,
-              static_cast<long long>(trace::page_id(r.grid, result->kv_head, block)));
+  context.workspace.pointer.at({.place = result.question.place,
+                                .key_begin = static_cast<std::int32_t>(begin),
+                                .key_end = static_cast<std::int32_t>(end)});
+  std::vector<widgets::TooltipLine> lines{
+      {fmt::format("block {}: tokens {} to {}", block, format_count(begin), format_count(end - 1))},
+      {fmt::format("KV head {}, page {}", result->kv_head,
+                   trace::page_id(r.grid, result->kv_head, block))}};
   if (stage.of_masks()) {
     const std::int64_t query_blocks = r.grid.num_query_blocks(), i = row % query_blocks;
-    ImGui::Text("query head %d, query block %lld: queries %s to %s",
-                r.q_heads[static_cast<std::size_t>(row / query_blocks)],
-                static_cast<long long>(r.grid.block_of_query_block(i)),
-                format_count(r.grid.past_len + r.grid.row_begin(i)).c_str(),
-                format_count(r.grid.past_len + r.grid.row_end(i) - 1).c_str());
+    lines.push_back({fmt::format("query head {}, query block {}: queries {} to {}",
+                                 r.q_heads[static_cast<std::size_t>(row / query_blocks)],
+                                 r.grid.block_of_query_block(i),
+                                 format_count(r.grid.past_len + r.grid.row_begin(i)),
+                                 format_count(r.grid.past_len + r.grid.row_end(i) - 1))});
   } else if (stage.rows > 1) {
-    ImGui::Text("query head %d", r.q_heads[static_cast<std::size_t>(row)]);
+    lines.push_back({fmt::format("query head {}", r.q_heads[static_cast<std::size_t>(row)])});
   }
   const BlockState state = stage.at(r, row, block);
-  widgets::legend_ui(context.palette,
-                     {{state::label_of(state), widgets::color_of(context.palette, state)}});
-  ImGui::EndTooltip();
+  lines.push_back({state::label_of(state), widgets::color_of(context.palette, state)});
+  widgets::tooltip(std::move(lines));
 }
 
 // Beside a stage: its name, how dense it is, and how much of that is kept by rule.

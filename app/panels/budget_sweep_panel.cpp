@@ -248,13 +248,14 @@ class BudgetSweepPanel final : public Panel {
         point->budget > 0 ? fmt::format("budget {} \u2192 ", format_count(point->budget)) : "";
     const std::string text = fmt::format(
         "{}\n{}{:.1f} kept (mean)\nmass recall {}   top-k overlap {}   output error {}\n"
-        "{} cells averaged, {} dense for want of keys{}",
+        "{} cells averaged, {} dense for want of keys",
         point->spec, asked, point->value(Number::EffectiveBudget),
         text_of(point->value(Number::MassRecall)), text_of(point->value(Number::TopkOverlap)),
         text_of(point->value(Number::OutputError)), format_count(point->cells),
-        format_count(point->dense_cells),
-        line->curve->has_budget() ? "\nclick: show this budget" : "");
-    ImGui::SetTooltip("%s", text.c_str());
+        format_count(point->dense_cells));
+    std::vector<widgets::TooltipLine> words{{text}};
+    if (line->curve->has_budget()) words.push_back({"click: show this budget", 0, true});
+    widgets::tooltip(std::move(words));
     if (!plot_clicked() || result.stale || !line->curve->has_budget()) return;
     const state::Slot slot = line->slot.value_or(context.workspace.selection().shown);
     context.workspace.cursor.set_method(slot, point->spec);
@@ -288,6 +289,7 @@ class BudgetSweepPanel final : public Panel {
     look.ink = [&](std::size_t row, std::size_t column) {
       return column == 0 ? colors[row] : context.palette.text;
     };
+    if (!context.figure) look.pointer = &context.workspace.pointer;
     widgets::table_ui(context.palette, "##enough", table, look);
     widgets::text_wrapped(
         context.palette.muted,

@@ -227,7 +227,8 @@ class DecodeDriftPanel final : public Panel {
     if (drift.against_dense())
       text += fmt::format(", dense {:.4g}\nnext token: KL {:.4g} nat, {}", drift.dense_nll[t],
                           drift.kl[t], drift.agrees[t] != 0 ? "the same" : "another one");
-    ImGui::SetTooltip("%s", text.c_str());
+    context.workspace.pointer.at(place, position);
+    widgets::tooltip("%s", text.c_str());
     if (plot_clicked() && !result.stale)
       context.workspace.cursor.set_chunk(place.info().chunk_of_token(position));
   }
@@ -266,8 +267,12 @@ class DecodeDriftPanel final : public Panel {
     const auto row = static_cast<std::int64_t>(hit->row),
                chunk = static_cast<std::int64_t>(hit->col);
     const int layer = place.info().layers[static_cast<std::size_t>(row)];
-    ImGui::SetTooltip("layer %d, chunk %lld\nrelative distance %.4g", layer,
-                      static_cast<long long>(chunk), double{matrix.at(row, chunk)});
+    Place there = place;
+    there.layer = layer;
+    there.chunk = static_cast<int>(chunk);
+    context.workspace.pointer.at({.place = there});
+    widgets::tooltip("layer %d, chunk %lld\nrelative distance %.4g", layer,
+                     static_cast<long long>(chunk), double{matrix.at(row, chunk)});
     if (!hit->clicked || result.stale) return;
     context.workspace.cursor.set_layer(layer);
     context.workspace.cursor.set_chunk(static_cast<int>(chunk));

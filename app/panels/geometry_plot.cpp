@@ -166,8 +166,9 @@ void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted
       canvas.keys.size(), [&](std::size_t i) { return canvas.keys[i]; }, near);
   if (key >= 0) {
     const auto index = static_cast<std::size_t>(key);
-    ImGui::SetTooltip("%s", key_words(result, index).c_str());
+    widgets::tooltip("%s", key_words(result, index).c_str());
     const std::int32_t position = points.key_positions[index];
+    context.workspace.pointer.at(place, position);
     if (clicked) context.workspace.cursor.set_keys(position, position + 1);
   } else if (query >= 0) {
     const auto index = static_cast<std::size_t>(query);
@@ -175,8 +176,8 @@ void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted
     if (const auto row = result->row_of(place, index))
       query_tooltip(place, *result->queries, wanted, *row);
     else
-      ImGui::SetTooltip("query %s\nS_q %.4f in its chunk", token_line(place, position).c_str(),
-                        double{points.relevance[index]});
+      widgets::tooltip("query %s\nS_q %.4f in its chunk", token_line(place, position).c_str(),
+                       double{points.relevance[index]});
     if (clicked) choose_query(context, place, position);
   }
 }

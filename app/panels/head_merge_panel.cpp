@@ -93,7 +93,7 @@ class HeadMergePanel final : public Panel {
       const bool pressed =
           ImGui::InvisibleButton("##head", {ImGui::GetContentRegionAvail().x, line});
       if (!context.figure && ImGui::IsItemHovered())
-        ImGui::SetTooltip(
+        widgets::tooltip(
             "query head %d keeps %.2f %% of its attention to past keys alone, %.2f %% merged",
             head.q_head, 100 * head.recall_alone, 100 * head.recall_merged);
       if (pressed && !context.figure && !result.stale)
@@ -154,8 +154,10 @@ class HeadMergePanel final : public Panel {
       else if (ImGui::Selectable(fmt::format("###key {}", i).c_str(), chosen) && !result.stale)
         state::go_to(context.workspace, {place.layer, result->row, place.chunk, key.key},
                      result->layout);
-      if (!context.figure && ImGui::IsItemHovered())
-        ImGui::SetTooltip("key %s\nM %.4g", token_line(place, key.key).c_str(), key.mass);
+      if (!context.figure && ImGui::IsItemHovered()) {
+        context.workspace.pointer.at(place, key.key);
+        widgets::tooltip("key %s\nM %.4g", token_line(place, key.key).c_str(), key.mass);
+      }
       ImDrawList* draw = ImGui::GetWindowDrawList();
       const float text = ImGui::GetTextLineHeight();
       const float top = at.y + text * 0.3F, bottom = at.y + text * 0.75F;

@@ -346,11 +346,11 @@ class HeavyTailPanel final : public Panel {
     if (bin < 0 || bin >= static_cast<std::int64_t>(deviations.bins.size())) return;
     const auto i = static_cast<std::size_t>(bin);
     const double begin = width * static_cast<double>(deviations.first_bin + bin);
-    ImGui::SetTooltip("%g to %g standard deviations (%.4g to %.4g in cosine)\n%s of %s scores, %s",
-                      begin, begin + width, begin * deviations.sigma,
-                      (begin + width) * deviations.sigma, format_count(deviations.bins[i]).c_str(),
-                      format_count(deviations.count).c_str(),
-                      share_text(deviation_share(deviations, i)).c_str());
+    widgets::tooltip("%g to %g standard deviations (%.4g to %.4g in cosine)\n%s of %s scores, %s",
+                     begin, begin + width, begin * deviations.sigma,
+                     (begin + width) * deviations.sigma, format_count(deviations.bins[i]).c_str(),
+                     format_count(deviations.count).c_str(),
+                     share_text(deviation_share(deviations, i)).c_str());
   }
 
   void mass_ui(DrawContext& context, const Tails& result) {
@@ -423,11 +423,12 @@ class HeavyTailPanel final : public Panel {
     const analysis::Ranking& keys = result->keys.ranking;
     const std::size_t rank = rank_at(mouse.x, keys.size());
     const std::int32_t key = keys.item[rank] + 1;
-    ImGui::SetTooltip("key %s\nmass %.4g, %s of all\nrank %s of %s",
-                      token_line(result.question.place, key).c_str(), keys.value[rank],
-                      share_text(result->keys.height(rank)).c_str(),
-                      format_count(static_cast<std::int64_t>(rank) + 1).c_str(),
-                      format_count(result->num_keys()).c_str());
+    context.workspace.pointer.at(result.question.place, key);
+    widgets::tooltip("key %s\nmass %.4g, %s of all\nrank %s of %s",
+                     token_line(result.question.place, key).c_str(), keys.value[rank],
+                     share_text(result->keys.height(rank)).c_str(),
+                     format_count(static_cast<std::int64_t>(rank) + 1).c_str(),
+                     format_count(result->num_keys()).c_str());
     if (plot_clicked() && !result.stale) context.workspace.cursor.set_keys(key, key + 1);
   }
 
@@ -447,7 +448,7 @@ class HeavyTailPanel final : public Panel {
 
   static void query_at(DrawContext& context, const Tails& result, std::int32_t row) {
     const Place& place = result.question.place;
-    ImGui::SetTooltip("%s", query_lines(place, *result, row).c_str());
+    widgets::tooltip("%s", query_lines(place, *result, row).c_str());
     if (plot_clicked() && !result.stale)
       choose_query(context, place, static_cast<std::size_t>(row));
   }
@@ -492,11 +493,14 @@ class HeavyTailPanel final : public Panel {
     const auto key = static_cast<std::int32_t>(hit->col);
     if (hit->clicked && !result.stale) choose_pair(context, place, row, key);
     const std::int32_t query = place.chunk_info().begin + row;
+    Place there = place;
+    there.query = query;
+    context.workspace.pointer.at(there, key);
     const std::string attention = key > query
                                       ? "after the query: not visible"
                                       : "attention " + share_text(result->map->rows->at(row, key));
-    ImGui::SetTooltip("%s\nkey %s\n%s", query_lines(place, *result, row).c_str(),
-                      token_line(place, key).c_str(), attention.c_str());
+    widgets::tooltip("%s\nkey %s\n%s", query_lines(place, *result, row).c_str(),
+                     token_line(place, key).c_str(), attention.c_str());
   }
 
   // Where the chunk begins, and the row of the selected query.

@@ -85,11 +85,15 @@ void point_at(DrawContext& context, const Fates& fates, const Grid& grid, bool p
   const int row =
       std::clamp(static_cast<int>((mouse.y - grid.at.y) / grid.cell_h), 0, fates->num_rows - 1);
   const KeyFatesQuestion::Fate& fate = fates->at(l, row);
-  ImGui::SetTooltip("layer %d, %s\n%s", fates->layers[l],
-                    replay::row_words({fates->axis, fates->q_heads_per_row}, row).c_str(),
-                    state::words_of(fate.state, fate.dense).c_str());
-  if (!pressed || fates.stale) return;
   const int per_row = fates->q_heads_per_row;
+  state::Place there = fates.question.place;
+  there.layer = fates->layers[l];
+  there.q_head = row * per_row;
+  context.workspace.pointer.at({.place = there});
+  widgets::tooltip("layer %d, %s\n%s", fates->layers[l],
+                   replay::row_words({fates->axis, fates->q_heads_per_row}, row).c_str(),
+                   state::words_of(fate.state, fate.dense).c_str());
+  if (!pressed || fates.stale) return;
   context.workspace.cursor.change("", [&](state::Selection& s) {
     s.place.layer = fates->layers[l];
     if (s.place.q_head / per_row != row) s.place.q_head = row * per_row;

@@ -166,7 +166,7 @@ void tooltip(const Life& life, const state::Result<MissQuestion>& span, std::siz
   if (span && chunk < span->chunks.size() && span->chunks[chunk].total > 1)
     text += fmt::format("\nspan: {} of {} kept, {:.4f} % of the mass", span->chunks[chunk].kept,
                         span->chunks[chunk].total, 100 * span->chunks[chunk].span_mass);
-  ImGui::SetTooltip("%s", text.c_str());
+  widgets::tooltip("%s", text.c_str());
 }
 
 void setup_axes(const Life& life, const std::string& axis, Extent& extent, double* score_floor) {

@@ -60,6 +60,7 @@ void rivals_ui(DrawContext& context, const KeyUnderMethod& key) {
                                         static_cast<std::int32_t>(rival) + 1);
     return true;
   };
+  if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##rivals", table, look);
 }
 
@@ -100,6 +101,7 @@ void voters_ui(DrawContext& context, const KeyUnderMethod& key) {
       });
     return true;
   };
+  if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##voters", table, look);
 }
 

@@ -96,8 +96,8 @@ void stages_ui(DrawContext& context, const state::ExplainNow& now) {
     const bool hovered = !context.figure && ImGui::IsItemHovered();
     draw_pill(context.palette, pill, at, size, hovered);
     if (hovered)
-      ImGui::SetTooltip("%s: %s%s%s", mark.words.c_str(), words_of(mark.sign),
-                        mark.detail.empty() ? "" : "\n", mark.detail.c_str());
+      widgets::tooltip("%s: %s%s%s", mark.words.c_str(), words_of(mark.sign),
+                       mark.detail.empty() ? "" : "\n", mark.detail.c_str());
   }
 }
 
@@ -120,9 +120,9 @@ void what_if_ui(DrawContext& context, const KeyUnderMethod& key, const Counterfa
   const bool hovered = !context.figure && ImGui::IsItemHovered();
   draw_pill(p, pill, at, size, hovered && button);
   if (hovered)
-    ImGui::SetTooltip("%s: the key is %s%s%s", what_if.change.c_str(),
-                      what_if.kept ? "kept" : "lost", button ? "\nclick: method B becomes " : "",
-                      button ? what_if.spec->canonical().c_str() : "");
+    widgets::tooltip("%s: the key is %s%s%s", what_if.change.c_str(),
+                     what_if.kept ? "kept" : "lost", button ? "\nclick: method B becomes " : "",
+                     button ? what_if.spec->canonical().c_str() : "");
   if (pressed && !result.stale)
     context.workspace.cursor.set_method(
         state::Slot::B, state::choice_of_spec(*what_if.spec, *result.question.place.trace));
@@ -173,7 +173,7 @@ void search_button_ui(const std::string& what, const std::string& method, bool& 
   if (ImGui::SmallButton(fmt::format("Look for the budget that keeps {}###search", what).c_str()))
     search = true;
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip(
+    widgets::tooltip(
         "A larger budget of %s need not keep what a smaller one does:\nall budgets are tried, "
         "which "
         "takes minutes in a long trace.",

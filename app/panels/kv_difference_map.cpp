@@ -36,7 +36,7 @@ void truth_ui(DrawContext& context, const char* view, bool truth) {
   if (pressed)
     context.workspace.cursor.set_option(fmt::format("{}.truth", view), on ? "on" : "off");
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip(
+    widgets::tooltip(
         "Marks the keys of largest true attention mass of each chunk, as many as the smaller of "
         "the "
         "two sets holds: both methods had room for them.");
@@ -73,22 +73,22 @@ void outline(DrawContext& context, const TrueKeysQuestion::Answer& keys) {
 
 void tooltip(DrawContext& context, const Place& place, const analysis::KvDifference& map,
              const TrueKeysQuestion::Answer* true_keys, const MapPlotHit& hit) {
-  if (!ImGui::BeginTooltip()) return;
   const auto chunk = static_cast<std::size_t>(hit.row);
   const auto key = static_cast<std::int32_t>(hit.col);
-  key_and_chunk_ui(place, hit);
+  auto lines = key_and_chunk(context, place, hit);
   const KeptBy what = map.at(chunk, key);
   if (what == KeptBy::NoCandidate)
-    ImGui::TextUnformatted("no candidate in this chunk");
+    lines.push_back({"no candidate in this chunk"});
   else
-    widgets::legend_ui(context.palette, {{fmt::format("kept by {}", state::label_of(what)),
-                                          widgets::color_of(context.palette, what)}});
+    lines.push_back({fmt::format("kept by {}", state::label_of(what)),
+                     widgets::color_of(context.palette, what)});
   if (true_keys != nullptr &&
       std::binary_search((*true_keys)[chunk].begin(), (*true_keys)[chunk].end(), key))
-    ImGui::TextUnformatted("a true key: among those of largest attention mass");
-  ImGui::Text("A only %d, B only %d, both %d: Jaccard %.3f", map.count(chunk, KeptBy::AOnly),
-              map.count(chunk, KeptBy::BOnly), map.count(chunk, KeptBy::Both), map.jaccard(chunk));
-  ImGui::EndTooltip();
+    lines.push_back({"a true key: among those of largest attention mass"});
+  lines.push_back({fmt::format("A only {}, B only {}, both {}: Jaccard {:.3f}",
+                               map.count(chunk, KeptBy::AOnly), map.count(chunk, KeptBy::BOnly),
+                               map.count(chunk, KeptBy::Both), map.jaccard(chunk))});
+  widgets::tooltip(std::move(lines));
 }
 
 }  // namespace

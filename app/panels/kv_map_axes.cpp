@@ -71,11 +71,15 @@ void go_to_key(DrawContext& context, const MapPlotHit& hit) {
   });
 }
 
-void key_and_chunk_ui(const state::Place& place, const MapPlotHit& hit) {
-  const auto chunk = static_cast<std::size_t>(hit.row);
-  const trace::ChunkInfo& span = place.info().chunks[chunk];
-  ImGui::Text("key %s", token_line(place, static_cast<std::int32_t>(hit.col)).c_str());
-  ImGui::Text("chunk %zu, tokens %d to %d", chunk, span.begin, span.end() - 1);
+std::vector<widgets::TooltipLine> key_and_chunk(DrawContext& context, const state::Place& place,
+                                                const MapPlotHit& hit) {
+  const auto key = static_cast<std::int32_t>(hit.col);
+  state::Place there = place;
+  there.chunk = static_cast<int>(hit.row);
+  context.workspace.pointer.at(there, key);
+  const trace::ChunkInfo& span = there.chunk_info();
+  return {{fmt::format("key {}", token_line(place, key))},
+          {fmt::format("chunk {}, tokens {} to {}", there.chunk, span.begin, span.end() - 1)}};
 }
 
 }  // namespace kvloupe::panels

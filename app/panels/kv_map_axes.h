@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace kvloupe::panels {
 
@@ -51,7 +52,8 @@ class KvMapAxes {
 
 // What a click in a map does.
 void go_to_key(DrawContext& context, const MapPlotHit& hit);
-// The first lines of a map's tooltip.
-void key_and_chunk_ui(const state::Place& place, const MapPlotHit& hit);
+// What the mouse points at in a map of a place, and the first lines of its tooltip.
+std::vector<widgets::TooltipLine> key_and_chunk(DrawContext& context, const state::Place& place,
+                                                const MapPlotHit& hit);
 
 }  // namespace kvloupe::panels

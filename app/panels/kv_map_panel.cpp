@@ -266,29 +266,31 @@ class KvMapPanel final : public Panel {
     const auto key = static_cast<std::int32_t>(hit.col);
     axes_.point_at(index, hit);
     if (hit.clicked && !result.stale) go_to_key(context, hit);
-    if (!ImGui::BeginTooltip()) return;
-    key_and_chunk_ui(result.question.place, hit);
+    auto lines = key_and_chunk(context, result.question.place, hit);
     const analysis::KvMap& map = result->map;
-    for (const std::size_t other : drawn_) state_ui(context, other, chunk, key);
+    for (const std::size_t other : drawn_)
+      if (auto line = state_line(context, other, chunk, key)) lines.push_back(std::move(*line));
     if (const auto death = map.death_of(key); !death && !map.evict_chunk.empty())
-      ImGui::TextUnformatted("alive at the end");
-    ImGui::Text("%d past key%s kept", map.kept[chunk], map.kept[chunk] == 1 ? "" : "s");
+      lines.push_back({"alive at the end"});
+    lines.push_back(
+        {fmt::format("{} past key{} kept", map.kept[chunk], map.kept[chunk] == 1 ? "" : "s")});
     if (recall && !recall.stale && chunk < recall->size())
-      ImGui::Text("mass recall %.4f", (*recall)[chunk]);
-    ImGui::EndTooltip();
+      lines.push_back({fmt::format("mass recall {:.4f}", (*recall)[chunk])});
+    widgets::tooltip(std::move(lines));
   }
 
   // "A: evicted", and when; of one map alone without the letter.
-  void state_ui(DrawContext& context, std::size_t index, std::size_t chunk,
-                std::int32_t key) const {
+  std::optional<widgets::TooltipLine> state_line(DrawContext& context, std::size_t index,
+                                                 std::size_t chunk, std::int32_t key) const {
     const Map& result = pictures_[index].map;
-    if (!result || chunk >= result->map.chunks.size() || key >= result->map.num_tokens) return;
+    if (!result || chunk >= result->map.chunks.size() || key >= result->map.num_tokens)
+      return std::nullopt;
     const KeyState state = result->map.at(chunk, key);
     std::string text = state::label_of(state);
     if (drawn_.size() > 1) text = letter_of_method(index) + ": " + text;
     if (const auto death = result->map.death_of(key))
       text += fmt::format(", evicted after chunk {}", *death);
-    widgets::legend_ui(context.palette, {{text, widgets::color_of(context.palette, state)}});
+    return widgets::TooltipLine{text, widgets::color_of(context.palette, state)};
   }
 
   std::array<Picture, state::kMostMethods> pictures_;

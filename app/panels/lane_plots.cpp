@@ -101,12 +101,12 @@ void point_at_lane(DrawContext& context, const Lanes& result, const MapPlotHit& 
   const LaneReport& r = result->report;
   const int head = static_cast<int>(hit.row), lane = static_cast<int>(hit.col);
   if (hit.clicked && !result.stale) context.workspace.cursor.set_q_head(head);
-  ImGui::SetTooltip("query head %d, lane %d\nused by %d of %d row%s (%s)\n%s", head, lane,
-                    r.counts[static_cast<std::size_t>(head * r.head_dim + lane)], r.span.length,
-                    r.span.length == 1 ? "" : "s", share_text(r.use_of(head, lane)).c_str(),
-                    lane >= r.stored_lanes ? "dropped before caching"
-                    : lane < r.kept_lanes  ? "kept by static slicing"
-                                           : "cut by static slicing");
+  widgets::tooltip("query head %d, lane %d\nused by %d of %d row%s (%s)\n%s", head, lane,
+                   r.counts[static_cast<std::size_t>(head * r.head_dim + lane)], r.span.length,
+                   r.span.length == 1 ? "" : "s", share_text(r.use_of(head, lane)).c_str(),
+                   lane >= r.stored_lanes ? "dropped before caching"
+                   : lane < r.kept_lanes  ? "kept by static slicing"
+                                          : "cut by static slicing");
 }
 
 // The bars of one query head, [from, to) on the axis of heads, and the number above where it fits.
@@ -127,9 +127,9 @@ void point_at_errors(DrawContext& context, const Lanes& result) {
   const int head =
       std::clamp(static_cast<int>(ImPlot::GetPlotMousePos().x + 0.5), 0, r.num_q_heads - 1);
   const auto i = static_cast<std::size_t>(head);
-  ImGui::SetTooltip("query head %d\n%s %s\n%s %s", head, id_of(r.method).c_str(),
-                    share_text(r.score_error[i]).c_str(), id_of(r.twin).c_str(),
-                    share_text(r.twin_score_error[i]).c_str());
+  widgets::tooltip("query head %d\n%s %s\n%s %s", head, id_of(r.method).c_str(),
+                   share_text(r.score_error[i]).c_str(), id_of(r.twin).c_str(),
+                   share_text(r.twin_score_error[i]).c_str());
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_q_head(head);
 }
 
@@ -162,7 +162,7 @@ void loss_tooltip(const LaneReport& r, const std::vector<Line>& lines) {
   for (const Line& line : lines)
     text += fmt::format("\n{}: {}", analysis::name_of(line.choice),
                         share_text(line.loss[static_cast<std::size_t>(at - r.kept.begin())]));
-  ImGui::SetTooltip("%s", text.c_str());
+  widgets::tooltip("%s", text.c_str());
 }
 
 }  // namespace

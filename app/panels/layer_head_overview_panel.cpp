@@ -256,7 +256,7 @@ class OverviewPanel final : public Panel {
       for (const Number number : analysis::kOverviewNumbers) {
         if (ImGui::Selectable(replay::headline_of(number).c_str(), number == asked.asked))
           cursor.set_option("layer_head_overview.metric", replay::name_of(number));
-        if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", replay::info_of(number).sentence);
+        if (ImGui::IsItemHovered()) widgets::tooltip("%s", replay::info_of(number).sentence);
       }
       ImGui::EndCombo();
     }
@@ -268,7 +268,7 @@ class OverviewPanel final : public Panel {
     if (ImGui::Checkbox("all chunks", &all))
       cursor.set_option("layer_head_overview.chunks", all ? "all" : "current");
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip(
+      widgets::tooltip(
           "Mean over all chunks of the prompt that selected (over the decode steps where none "
           "did), "
           "instead of the current chunk");

@@ -4,11 +4,13 @@
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
 #include "app/state/number_text.h"
+#include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "app/widgets/slot_button.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -146,13 +148,45 @@ class MethodComparePanel final : public Panel {
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
     header_ui(context, order);
     const double largest_error = largest_error_of(*result, phase_of(result));
-    const std::vector<std::string> labels = state::labels_of(*result);
+    std::vector<state::MethodChoice> methods;
+    for (const Row& row : result->rows) methods.push_back(row.method);
+    const std::vector<std::string> labels = state::labels_of(context.workspace, methods);
     for (const std::size_t i : sorted) {
       ImGui::PushID(static_cast<int>(i));
       row_ui(context, result, result->rows[i], labels[i], largest_error);
       ImGui::PopID();
     }
+    if (!context.figure) point_at(context, result, sorted, labels);
     ImGui::EndTable();
+  }
+
+  // The cell and the row that the mouse was over in the frame before, below the heads.
+  static void point_at(DrawContext& context, const Comparison& result,
+                       const std::vector<std::size_t>& sorted,
+                       const std::vector<std::string>& labels) {
+    const std::vector<CompareColumn>& columns = state::compare_columns();
+    const int line = ImGui::TableGetHoveredRow() - 1, column = ImGui::TableGetHoveredColumn();
+    if (line < 0 || line >= static_cast<int>(sorted.size())) return;
+    if (column < 0 || column >= static_cast<int>(columns.size())) return;
+    const std::size_t i = sorted[static_cast<std::size_t>(line)];
+    const Row& row = result->rows[i];
+    const trace::Phase phase = phase_of(result);
+    const auto text = [&](const CompareColumn& one) {
+      if (one.is_method()) return state::readable_name(row.method.text);
+      if (row.averages == nullptr) return std::string("\u2013");
+      if (one.is_cells()) return format_count(row.in(phase).row.cells);
+      const auto value = state::value_of(row, one, phase);
+      if (!value) return std::string("\u2013");
+      return one.number != nullptr ? state::number_text(*one.number, *value)
+                                   : format_count(std::llround(*value));
+    };
+    state::Pointed pointed;
+    for (const CompareColumn& one : columns)
+      pointed.row += (pointed.row.empty() ? "" : "\t") + text(one);
+    const CompareColumn& here = columns[static_cast<std::size_t>(column)];
+    pointed.words =
+        here.is_method() ? text(here) : fmt::format("{}: {} {}", labels[i], here.title, text(here));
+    context.workspace.pointer.at(std::move(pointed));
   }
 
   // Small enough that every row and column fits the picture.
@@ -183,7 +217,7 @@ class MethodComparePanel final : public Panel {
       ImGui::TableHeader(fmt::format("{}{}###{}", column.title, arrow, column.name).c_str());
       if (context.figure) continue;
       if (ImGui::IsItemHovered() && *column.meaning != 0)
-        ImGui::SetTooltip("%s\nclick: sort by it", column.meaning);
+        widgets::tooltip("%s\nclick: sort by it", column.meaning);
       if (ImGui::IsItemClicked()) sort_by(context.workspace, column, sorted);
     }
   }
@@ -247,7 +281,7 @@ class MethodComparePanel final : public Panel {
     widgets::text_colored(ink, widgets::elided(label, ImGui::GetContentRegionAvail().x -
                                                           widgets::em(tagged ? 4.2F : 0.0F)));
     if (!context.figure && ImGui::IsItemHovered())
-      ImGui::SetTooltip(
+      widgets::tooltip(
           "%s%s", state::readable_name(row.method.text).c_str(),
           row.method.known() || !can_show ? "" : "\nunknown to this version: measured as recorded");
     if (!can_show) return;
@@ -300,7 +334,7 @@ class MethodComparePanel final : public Panel {
         widgets::elided("not here: " + row.unavailable, right - at.x - widgets::em(0.5F)).c_str());
     draw->PopClipRect();
     ImGui::Dummy({ImGui::GetContentRegionAvail().x, ImGui::GetTextLineHeight()});
-    if (!context.figure && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", row.unavailable.c_str());
+    if (!context.figure && ImGui::IsItemHovered()) widgets::tooltip("%s", row.unavailable.c_str());
   }
 
   static void cells_ui(DrawContext& context, const Row& row, trace::Phase phase) {
@@ -310,7 +344,7 @@ class MethodComparePanel final : public Panel {
         fmt::format("{} of {}{}", format_count(means.row.cells), format_count(means.all_cells),
                     means.differs ? " \u2020" : ""));
     if (!context.figure && ImGui::IsItemHovered())
-      ImGui::SetTooltip("%s", state::words_of_cells(row, phase).c_str());
+      widgets::tooltip("%s", state::words_of_cells(row, phase).c_str());
   }
 
   static void value_ui(DrawContext& context, const CompareColumn& column,

@@ -3,7 +3,7 @@
 #include "app/state/questions/kept/method_diff.h"
 
 #include "app/panels/map_plot.h"
-#include "app/state/method_groups.h"
+#include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 
@@ -48,7 +48,8 @@ class MethodDiffPanel final : public Panel {
  private:
   static void head_ui(DrawContext& context, const MethodDiffQuestion& question) {
     const state::Place& place = question.place;
-    const std::vector<std::string> labels = state::distinct_labels({question.a, question.b});
+    const std::vector<std::string> labels =
+        state::labels_of(context.workspace, {question.a, question.b});
     std::vector<widgets::Chip> chips;
     for (const Slot slot : state::kSlots) {
       const state::MethodChoice& method = slot == Slot::A ? question.a : question.b;
@@ -119,7 +120,12 @@ class MethodDiffPanel final : public Panel {
     const DiffCell& cell =
         answer.at(std::min(static_cast<std::size_t>(hit->row), answer.layers.size() - 1),
                   std::min(static_cast<std::size_t>(hit->col), answer.chunks.size() - 1));
-    ImGui::SetTooltip("%s", tooltip(result.question.place, answer, cell).c_str());
+    state::Place there = result.question.place;
+    there.layer = cell.layer;
+    there.chunk = cell.chunk;
+    context.workspace.pointer.at({.place = there});
+    widgets::tooltip(
+        {{tooltip(result.question.place, answer, cell)}, {"click: go there", 0, true}});
     if (hit->clicked && !result.stale) go(context, cell.layer, cell.chunk);
   }
 
@@ -172,7 +178,7 @@ class MethodDiffPanel final : public Panel {
                              const DiffCell& cell) {
     return fmt::format(
         "layer {}, {}\nJaccard {:.3f}, mean over the {}s\nkept by both {}, only A {}, only B {}\n"
-        "mass A {:.3f}, B {:.3f}\nclick: go there",
+        "mass A {:.3f}, B {:.3f}",
         cell.layer, chunk_name(place.info(), cell.chunk), cell.jaccard,
         replay::words_of_axis(answer.diff.layout.axis), format_count(cell.both),
         format_count(cell.only_a), format_count(cell.only_b), cell.mass_a, cell.mass_b);

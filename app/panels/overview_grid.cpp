@@ -160,8 +160,12 @@ void OverviewGrid::draw(DrawContext& context, const Overview& result, const Numb
   if (!ImGui::IsItemHovered()) return;
   const auto [l, h] = grid.under(ImGui::GetMousePos());
   const int layer = result->overview.layers[static_cast<std::size_t>(l)];
-  ImGui::SetTooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, info.title,
-                    static_cast<double>(result->overview.values.at(l, h)), info.sentence);
+  state::Place there = result.question.place;
+  there.layer = layer;
+  there.q_head = h * result->q_heads_per_column;
+  context.workspace.pointer.at({.place = there});
+  widgets::tooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, info.title,
+                   static_cast<double>(result->overview.values.at(l, h)), info.sentence);
   if (pressed && !dragged && !result.stale) go_to_cell(context.workspace, *result, layer, h);
 }
 

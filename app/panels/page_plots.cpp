@@ -27,7 +27,9 @@ double pad_of(const Range& range) { return std::max(0.05 * (range.high - range.l
 void page_tooltip(DrawContext& context, const Pages& result, std::size_t index) {
   const PageReport& report = result->report;
   const PageScore& page = report.pages[index];
-  ImGui::SetTooltip(
+  context.workspace.pointer.at(
+      {.place = result.question.place, .key_begin = page.begin, .key_end = page.end});
+  widgets::tooltip(
       "page %zu: tokens %s to %s\nbound %.3f\nbest logit %.3f\nlooseness %.3f\n%s%s%s", index,
       format_count(page.begin).c_str(), format_count(page.end - 1).c_str(),
       static_cast<double>(page.bound), static_cast<double>(page.best),
@@ -160,8 +162,8 @@ void point_at_step(DrawContext& context, const Pages& result, const MapPlotHit& 
   const auto row = static_cast<std::int64_t>(hit.row), page = static_cast<std::int64_t>(hit.col);
   const PageStep& step = report.steps[static_cast<std::size_t>(row)];
   const auto move = move_at(report, row, page);
-  ImGui::SetTooltip("%s %d, page %d\n%s", step_word(report.span.phase), step.chunk,
-                    static_cast<int>(page), move ? analysis::name_of(*move) : "not there yet");
+  widgets::tooltip("%s %d, page %d\n%s", step_word(report.span.phase), step.chunk,
+                   static_cast<int>(page), move ? analysis::name_of(*move) : "not there yet");
   if (hit.clicked && !result.stale) context.workspace.cursor.set_chunk(step.chunk);
 }
 
@@ -209,10 +211,10 @@ void point_at_churn(DrawContext& context, const Pages& result) {
       std::lower_bound(report.steps.begin(), report.steps.end(), chunk,
                        [](const PageStep& s, int wanted) { return s.chunk < wanted; });
   if (step == report.steps.end() || step->chunk != chunk) return;
-  ImGui::SetTooltip("%s %d\nstay from the step before: %s\n%d new, %d taken again",
-                    step_word(report.span.phase), step->chunk,
-                    step->jaccard ? share_text(*step->jaccard).c_str() : "\u2013", step->fresh,
-                    step->reselected);
+  widgets::tooltip("%s %d\nstay from the step before: %s\n%d new, %d taken again",
+                   step_word(report.span.phase), step->chunk,
+                   step->jaccard ? share_text(*step->jaccard).c_str() : "\u2013", step->fresh,
+                   step->reselected);
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_chunk(step->chunk);
 }
 

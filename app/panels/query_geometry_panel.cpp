@@ -159,7 +159,7 @@ class QueryGeometryPanel final : public Panel {
     control("rope", "RoPE", 5);
     ImGui::Checkbox("Lasso", &lasso_);
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip(
+      widgets::tooltip(
           "Draw around queries or keys with the left button, also with Shift held.\nKeys become "
           "the "
           "watched keys, the query in the middle becomes the selected one.");

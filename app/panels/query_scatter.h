@@ -167,11 +167,11 @@ inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,
   const std::string on_keys =
       wanted ? fmt::format("\n{:.3g} % on {}", 100 * wanted->attention[query], name_of_keys(place))
              : std::string();
-  ImGui::SetTooltip("query %s\nS_q %.4f\nlargest attention %.4f%s%s%s",
-                    token_line(place, position).c_str(),
-                    static_cast<double>(answer.geometry.relevance[query]),
-                    static_cast<double>(answer.geometry.max_attention[query]), fate,
-                    *fate != 0 ? answer.chosen_by.c_str() : "", on_keys.c_str());
+  widgets::tooltip("query %s\nS_q %.4f\nlargest attention %.4f%s%s%s",
+                   token_line(place, position).c_str(),
+                   static_cast<double>(answer.geometry.relevance[query]),
+                   static_cast<double>(answer.geometry.max_attention[query]), fate,
+                   *fate != 0 ? answer.chosen_by.c_str() : "", on_keys.c_str());
 }
 
 inline void choose_query(DrawContext& context, const state::Place& place, std::int32_t position) {

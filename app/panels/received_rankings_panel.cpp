@@ -299,18 +299,18 @@ class ReceivedRankingsPanel final : public Panel {
   static void point_at(DrawContext& context, const Picture& picture, std::int32_t key,
                        bool clicked) {
     if (clicked && !picture.ranked.stale) context.workspace.cursor.set_keys(key, key + 1);
-    if (!ImGui::BeginTooltip()) return;
+    context.workspace.pointer.at(picture.place(), key);
     const ReceivedRankings& r = picture.rankings();
     const auto j = static_cast<std::size_t>(key);
-    ImGui::Text("key %s", token_line(picture.place(), key).c_str());
-    ImGui::Text("mean %s, rank %d", share_text(r.mean[j]).c_str(), r.mean_rank[j] + 1);
-    ImGui::Text("maximum %s, rank %d", share_text(r.max[j]).c_str(), r.max_rank[j] + 1);
+    std::vector<widgets::TooltipLine> lines{
+        {fmt::format("key {}", token_line(picture.place(), key))},
+        {fmt::format("mean {}, rank {}", share_text(r.mean[j]), r.mean_rank[j] + 1)},
+        {fmt::format("maximum {}, rank {}", share_text(r.max[j]), r.max_rank[j] + 1)}};
     if (r.kind[j] != KeyKind::Other)
-      widgets::legend_ui(context.palette, {{state::label_of(r.kind[j]),
-                                            widgets::color_of(context.palette, r.kind[j])}});
+      lines.push_back({state::label_of(r.kind[j]), widgets::color_of(context.palette, r.kind[j])});
     if (picture.has_selection())
-      ImGui::TextUnformatted(picture.selected(j) ? "selected" : "not selected");
-    ImGui::EndTooltip();
+      lines.push_back({picture.selected(j) ? "selected" : "not selected"});
+    widgets::tooltip(std::move(lines));
   }
 
   static ImVec2 pixel_of(const ReceivedRankings& r, std::int32_t key) {

@@ -212,11 +212,12 @@ class SelectedVsTruePanel final : public Panel {
     const std::vector<KeyRank>& keys = result->cell.by_true_rank;
     if (rank < 0 || rank >= static_cast<std::int64_t>(keys.size())) return;
     const KeyRank& key = keys[static_cast<std::size_t>(rank)];
-    ImGui::SetTooltip("true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s",
-                      key.true_rank + 1, static_cast<long long>(result->cell.num_candidates),
-                      token_line(result.question.place, key.position).c_str(),
-                      share_text(result->share_of(key)).c_str(), key.mass,
-                      state::label_of(key.verdict));
+    context.workspace.pointer.at(result.question.place, key.position);
+    widgets::tooltip("true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s",
+                     key.true_rank + 1, static_cast<long long>(result->cell.num_candidates),
+                     token_line(result.question.place, key.position).c_str(),
+                     share_text(result->share_of(key)).c_str(), key.mass,
+                     state::label_of(key.verdict));
     if (plot_clicked() && !result.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
   }
@@ -278,6 +279,7 @@ class SelectedVsTruePanel final : public Panel {
                           ImGuiSelectableFlags_SpanAllColumns) &&
         !result.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
+    if (!context.figure && ImGui::IsItemHovered()) point_at_row(context, result, key);
     ImGui::TableNextColumn();
     widgets::text_colored(context.palette.text, format_count(key.position));
     ImGui::TableNextColumn();
@@ -291,6 +293,21 @@ class SelectedVsTruePanel final : public Panel {
     widgets::text_colored(context.palette.muted, share_text(result->share_of(key)));
     ImGui::TableNextColumn();
     fate_ui(context, key.verdict);
+  }
+
+  static void point_at_row(DrawContext& context, const Verdicts& result, const KeyRank& key) {
+    const state::Place& place = result.question.place;
+    const std::string share = share_text(result->share_of(key));
+    const char* fate = state::label_of(key.verdict);
+    context.workspace.pointer.at(
+        {.words = fmt::format("key {}\ntrue rank {}, {} of the past's mass, {}",
+                              token_line(place, key.position), key.true_rank + 1, share, fate),
+         .row = fmt::format("{}\t{}\t{}\t{}\t{}", key.true_rank + 1, key.position,
+                            place.trace->token_label[static_cast<std::size_t>(key.position)], share,
+                            fate),
+         .place = place,
+         .key_begin = key.position,
+         .key_end = key.position + 1});
   }
 
   static void fate_ui(DrawContext& context, KeyVerdict verdict) {

@@ -1,7 +1,9 @@
 #include "app/panels/show_control.h"
 
 #include "app/state/labels.h"
+#include "app/state/run_names.h"
 #include "app/state/token_text.h"
+#include "app/widgets/key_names.h"
 #include "app/widgets/segmented.h"
 
 #include <fmt/format.h>
@@ -50,9 +52,11 @@ void show_ui(DrawContext& context, const std::string& view) {
   const widgets::Palette& p = context.palette;
   std::vector<Form> forms{
       {Show::One, Slot::A}, {Show::One, Slot::B}, {Show::Both}, {Show::Difference}};
+  const std::string key = widgets::key_name("method.flip");
+  const std::string flips = key.empty() ? "" : "; " + key + " flips A and B";
   std::vector<widgets::Segment> segments{
-      {"A", "", "Method A alone; X flips A and B", widgets::color_of_slot(p, Slot::A)},
-      {"B", "", "Method B alone; X flips A and B", widgets::color_of_slot(p, Slot::B)},
+      {"A", "", "Method A alone" + flips, widgets::color_of_slot(p, Slot::A)},
+      {"B", "", "Method B alone" + flips, widgets::color_of_slot(p, Slot::B)},
       {"both", "", "A and B on one axis"},
       {"difference", "diff", "What A and B do differently"}};
   if (offers(view, Show::Several)) {
@@ -111,13 +115,16 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
     return letter_of_method(index) + "  " + state::readable_name(what);
   };
   const float left = std::max(widgets::em(4.5F), room - ImGui::CalcTextSize(numbers.c_str()).x);
-  std::string name = named(method.known() ? replay::short_name(*method.spec) : method.text);
-  if (ImGui::CalcTextSize(name.c_str()).x > left) name = named(method.id());
+  const bool has_own = !state::own_name(context.workspace, method).empty();
+  std::string name = named(has_own          ? state::label_of(context.workspace, method)
+                           : method.known() ? replay::short_name(*method.spec)
+                                            : method.text);
+  if (!has_own && ImGui::CalcTextSize(name.c_str()).x > left) name = named(method.id());
   const ImU32 color = index < state::kSlots.size()
                           ? widgets::color_of_slot(context.palette, state::kSlots[index])
                           : context.palette.text;
   widgets::text_colored(color, widgets::elided(name, left));
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(method.text).c_str());
+  if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(method.text).c_str());
   ImGui::SameLine(0, widgets::em(0.8F));
   const widgets::FontScope plain(widgets::fonts().body, 0.95F);
   widgets::text_colored(context.palette.muted,

@@ -135,9 +135,14 @@ class HeadGrid {
       if (head->enough)
         text += fmt::format("\na budget of {} keeps all of it", format_count(*head->enough));
     }
-    ImGui::SetTooltip("%s", text.c_str());
-    if (!pressed) return;
     const int per_row = std::max(1, loss_.layout.q_heads_per_row);
+    state::Place there = context.workspace.place();
+    there.layer = layers_[l];
+    there.q_head = row * per_row;
+    context.workspace.pointer.at(
+        {.place = there, .key_begin = loss_.span.begin, .key_end = loss_.span.end});
+    widgets::tooltip("%s", text.c_str());
+    if (!pressed) return;
     context.workspace.cursor.change("", [&](state::Selection& s) {
       s.place.layer = layers_[l];
       if (s.place.q_head / per_row != row) s.place.q_head = row * per_row;
@@ -162,7 +167,7 @@ void remedy_button_ui(DrawContext& context, const SpanLossNow& now, const std::s
     context.workspace.cursor.set_method(state::Slot::B,
                                         state::choice_of_spec(spec, *now.question.place.trace));
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("%s\nclick: method B becomes %s", tip.c_str(), spec.canonical().c_str());
+    widgets::tooltip("%s\nclick: method B becomes %s", tip.c_str(), spec.canonical().c_str());
 }
 
 void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
@@ -175,7 +180,7 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
   if (now.may_look && sums.lost() > 0) {
     if (ImGui::Button("Look for the budget that keeps all of it###look")) search = true;
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip(
+      widgets::tooltip(
           "A larger budget of %s need not keep what a smaller one does:\nseveral are tried in "
           "every "
           "layer, which takes a while.",
@@ -204,6 +209,7 @@ void heads_ui(DrawContext& context, const SpanLoss& loss) {
     return heads[row]->keeps_all() ? context.palette.hit : context.palette.miss;
   };
   const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##span heads table", table, look);
 }
 

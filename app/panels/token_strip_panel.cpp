@@ -3,7 +3,9 @@
 #include "app/state/questions/kept/token_strip.h"
 
 #include "app/panels/show_control.h"
+#include "app/panels/token_colors.h"
 #include "app/state/labels.h"
+#include "app/widgets/key_names.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -170,8 +172,8 @@ class TokenStripPanel final : public Panel {
   void search_ui(DrawContext& context) {
     ImGui::SetNextItemWidth(std::min(widgets::em(14), ImGui::GetContentRegionAvail().x));
     if (std::exchange(start_search_, false)) ImGui::SetKeyboardFocusHere();
-    if (ImGui::InputTextWithHint("##search", "Search the text (Ctrl+F)", &search_,
-                                 ImGuiInputTextFlags_EnterReturnsTrue)) {
+    if (ImGui::InputTextWithHint("##search", widgets::with_key("Search the text", "find").c_str(),
+                                 &search_, ImGuiInputTextFlags_EnterReturnsTrue)) {
       jump_ = 1;
       ImGui::SetKeyboardFocusHere(-1);
     }
@@ -240,32 +242,7 @@ class TokenStripPanel final : public Panel {
     add(KeyState::Evicted, "evicted", p.evicted);
   }
 
-  struct Colors {
-    ImU32 back = 0, ink = 0;
-  };
-  static Colors colors_of(const widgets::Palette& p, TokenLook look) {
-    switch (look) {
-      case TokenLook::Plain:
-        return {0, p.muted};
-      case TokenLook::Future:
-        return {0, p.faint};
-      case TokenLook::Kept:
-        return {widgets::mix(p.panel, p.hit, 0.42), p.text};
-      case TokenLook::Sink:
-        return {widgets::mix(p.panel, p.sink, 0.42), p.text};
-      case TokenLook::Recent:
-        return {widgets::mix(p.panel, p.recent, 0.42), p.text};
-      case TokenLook::Dense:
-        return {widgets::mix(p.panel, p.dense, 0.6), p.text};
-      case TokenLook::Current:
-        return {widgets::mix(p.panel, p.current, 0.28), p.text};
-      case TokenLook::Missed:
-        return {widgets::mix(p.panel, p.miss, 0.42), p.text};
-      case TokenLook::Evicted:
-        return {p.evicted, p.muted};
-    }
-    return {0, p.muted};
-  }
+  using Colors = TokenColors;
 
   // What one token is drawn in: of A and B together its upper and its lower half.
   struct Look {
@@ -431,8 +408,10 @@ class TokenStripPanel final : public Panel {
           mouse.x >= origin.x + layout_.x[i] + layout_.width[i])
         continue;
       if (!strips.front().stale) select(context, t);
-      ImGui::SetTooltip("%s\n\nclick or drag: follow these keys; double click: go to the chunk",
-                        words_of(strips, t).c_str());
+      context.workspace.pointer.at(strips.front().place, t);
+      widgets::tooltip(
+          {{words_of(strips, t)},
+           {"click or drag: follow these keys; double click: go to the chunk", 0, true}});
       return;
     }
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) drag_from_ = -1;

@@ -54,9 +54,14 @@ class TraceInfoPanel final : public Panel {
     const float height = ImGui::CalcTextSize(value.c_str(), nullptr, false, width).y;
     if (ImGui::Selectable("##go", is_shown(context.workspace, fact), 0, {0, height}))
       go(context.workspace, fact);
+    if (ImGui::IsItemHovered() && fact.span)
+      context.workspace.pointer.at({.row = value,
+                                    .place = context.workspace.place(),
+                                    .key_begin = fact.span->begin,
+                                    .key_end = fact.span->end});
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip("%s", fact.span ? "click: watch these keys everywhere"
-                                        : "click: show as A; Ctrl+click: as B");
+      widgets::tooltip("%s", fact.span ? "click: watch these keys everywhere"
+                                       : "click: show as A; Ctrl+click: as B");
     ImGui::SetCursorPos(at);
     widgets::text_wrapped(context.palette.accent, value);
   }

@@ -3,7 +3,9 @@
 
 #include "app/state/labels.h"
 #include "app/state/method_groups.h"
+#include "app/state/run_names.h"
 #include "app/state/token_text.h"
+#include "app/widgets/key_names.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -171,7 +173,7 @@ void option_ui(DrawContext& context, const std::string& view, const std::string&
   for (const state::ViewOption& offered : info->options) {
     if (offered.name != option) continue;
     const bool open = ImGui::BeginCombo(label.c_str(), offered.words_of(now).c_str());
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", offered.meaning.c_str());
+    if (ImGui::IsItemHovered()) widgets::tooltip("%s", offered.meaning.c_str());
     if (!open) continue;
     for (const std::string& choice : offered.choices)
       if (ImGui::Selectable(offered.words_of(choice).c_str(), choice == now))
@@ -245,10 +247,13 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   const bool recorded = facts.choice.recorded();
   // What the card in the bar says is said once; a figure has no bar.
   const bool on_card = !context.figure && facts.choice == context.workspace.method(slot);
-  const std::string name =
-      fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()));
+  const bool named = !state::own_name(context.workspace, facts.choice).empty();
+  const std::string name = fmt::format("{}: {}", state::letter_of(slot),
+                                       named ? state::label_of(context.workspace, facts.choice)
+                                             : state::readable_name(facts.choice.id()));
   const std::string own =
-      state::distinct_params(facts.choice, context.workspace.method(other_than(slot)));
+      named ? std::string()
+            : state::distinct_params(facts.choice, context.workspace.method(other_than(slot)));
   chips.push_back({own.empty() ? name : name + ", " + own, widgets::color_of_slot(p, slot),
                    state::readable_name(facts.choice.text), name});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
@@ -332,7 +337,10 @@ void failure_ui(DrawContext& context, const std::string& error) {
 bool trace_ready_ui(DrawContext& context) {
   const state::TraceTab* tab = context.workspace.traces.active();
   if (tab == nullptr) {
-    widgets::empty_ui(context.palette, "Open a trace: Ctrl+O, or drop a .h5 file on the window.");
+    const std::string key = widgets::key_name("open");
+    widgets::empty_ui(context.palette,
+                      "Open a trace: " + (key.empty() ? std::string("File, Open a trace") : key) +
+                          ", or drop a .h5 file on the window.");
     return false;
   }
   if (tab->state == state::ResultState::Loading) {

@@ -74,7 +74,8 @@ bool token_ui(DrawContext& context, const Place& place, std::int32_t token, bool
                 : watched ? context.palette.text
                           : context.palette.faint,
                 text.c_str());
-  if (hovered) ImGui::SetTooltip("%s", token_line(place, token).c_str());
+  if (hovered) context.workspace.pointer.at(place, token);
+  if (hovered) widgets::tooltip("%s", token_line(place, token).c_str());
   ImGui::SameLine(0, 0);
   return pressed;
 }

@@ -111,7 +111,7 @@ class WorstMissesPanel final : public Panel {
       x = right;
     }
     if (under != nullptr)
-      ImGui::SetTooltip(
+      widgets::tooltip(
           "%s\n%s of what is lost, %s of all", replay::words_of(*under),
           state::rough_percent(sums.share_of(*under)).c_str(),
           state::rough_percent(sums.share_of(*under) * sums.lost / sums.whole).c_str());

@@ -94,6 +94,25 @@ void cell_ui(DrawContext& context, const Line& line, const MissColumn<Line>& col
   widgets::text_colored(context.palette.text, words);
 }
 
+template <typename Line>
+void point_at(DrawContext& context, const state::Place& place, const Line& line,
+              const std::vector<MissColumn<Line>>& columns, const selection::RowLayout& layout) {
+  const state::MissPlace there = state::place_of(line);
+  const auto key = static_cast<std::int32_t>(line.key);
+  state::Pointed pointed{.place = place, .key_begin = key, .key_end = key + 1};
+  pointed.place->layer = there.layer;
+  pointed.place->q_head = there.row * std::max(1, layout.q_heads_per_row);
+  pointed.place->chunk = there.chunk;
+  pointed.words = "key " + token_line(place, key);
+  pointed.row = place.trace->token_label[static_cast<std::size_t>(key)];
+  for (std::size_t c = 1; c < columns.size(); ++c) {
+    const std::string text = columns[c].text(line, layout);
+    pointed.words += fmt::format("\n{} {}", columns[c].title, text);
+    pointed.row += "\t" + text;
+  }
+  context.workspace.pointer.at(std::move(pointed));
+}
+
 }  // namespace
 
 void MissFilterBar::draw(DrawContext& context, const Misses& result, bool causes) {
@@ -169,7 +188,7 @@ void MissTable<Line>::draw(DrawContext& context, const Misses& result,
     ImGui::TableNextColumn();
     ImGui::TableHeader(column.title);
     if (!context.figure && *column.meaning != 0 && ImGui::IsItemHovered())
-      ImGui::SetTooltip("%s\nclick: sort by it", column.meaning);
+      widgets::tooltip("%s\nclick: sort by it", column.meaning);
   }
   column_ = first_column;
   falling_ = columns[static_cast<std::size_t>(first_column)].falling;
@@ -198,6 +217,7 @@ void MissTable<Line>::draw(DrawContext& context, const Misses& result,
                 ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap) &&
             !result.stale)
           state::go_to(context.workspace, there, layout);
+        if (ImGui::IsItemHovered()) point_at(context, result.question.place, line, columns, layout);
         ImGui::SameLine(0, 0);
       }
       context_ui(context, result.question.place, line.key);

@@ -3,7 +3,6 @@
 
 #include "app/figure/figure_page.h"
 #include "app/shell/bars/job_line.h"
-#include "app/shell/bars/rail.h"
 #include "app/shell/frame/frame_guard.h"
 #include "app/shell/methods/method_card.h"
 #include "app/shell/saved/places_file.h"
@@ -39,7 +38,9 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_),
-      capture_(workspace, files_, messages_) {
+      capture_(workspace, files_, messages_),
+      cursor_menu_(workspace, panels_, exporter_, messages_),
+      dropped_(workspace, messages_, places_of_dropped()) {
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
@@ -57,9 +58,10 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       ImGui::SetClipboardText(exporter_.link_command_of(view).c_str());
   };
   workspace_.traces.on_message = [this](const std::string& text, bool is_error) {
-    messages_.say(text, is_error);
+    if (!dropped_.take_message(text, is_error)) messages_.say(text, is_error);
   };
   workspace_.traces.on_opened = [this](state::TraceTab& tab, bool fresh) {
+    runs_.load_marks(tab);
     if (fresh && settings_.restore_places)
       // What the trace no longer has is passed over: its file may have been made anew.
       if (const auto kept = find_place(tab.path)) show(tab, *kept, state::Unknown::PassOver);
@@ -76,6 +78,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   panels_.set_open(settings_.closed_panels, false);
   panels_.set_open(settings_.opened_panels, true);
   make_commands();
+  if (!settings_.problem.empty()) messages_.say(settings_.problem, true);
 }
 
 Explorer::~Explorer() {
@@ -110,6 +113,11 @@ void Explorer::change_scale(float factor) {
 void Explorer::before_frame() {
   if (style_changed_) gui_.apply_style(settings_.theme, content_scale_ * settings_.user_scale);
   style_changed_ = false;
+  if (!dropped_layout_.empty()) {
+    ImGui::LoadIniSettingsFromMemory(dropped_layout_.data(), dropped_layout_.size());
+    ImGui::GetIO().WantSaveIniSettings = true;
+    dropped_layout_.clear();
+  }
   const state::Place& place = workspace_.place();
   if (!place.empty() && place.trace_key() != fonts_for_) {
     fonts_for_ = place.trace_key();
@@ -118,7 +126,8 @@ void Explorer::before_frame() {
 }
 
 bool Explorer::animating() const {
-  return transport_.playing() || workspace_.answers.busy() || !messages_.empty();
+  return transport_.playing() || workspace_.answers.busy() || !messages_.empty() ||
+         widgets::tooltip_waits();
 }
 
 void Explorer::frame() {
@@ -131,12 +140,14 @@ void Explorer::draw_all() {
   stop_measuring_on_input();
   workspace_.begin_frame();
   capture_.tick();
+  dropped_.tick();
   keyboard();
   transport_.tick(workspace_);
   menu_ui();
   transport_.draw(workspace_, gui_.palette());
   status_ui();
-  if (!workspace_.traces.tabs().empty()) rail_ui(workspace_, gui_.palette());
+  if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
+  if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
   panels_.draw(gui_);
   if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(
@@ -144,11 +155,15 @@ void Explorer::draw_all() {
         [this](const std::string& path) { workspace_.traces.open(path); });
   capture_.draw(gui_.palette());
   palette_.draw(commands_, gui_.palette());
-  sheet_.draw(commands_, gui_.palette());
+  const KeyChoices keys = settings_.keys;
+  sheet_.draw(commands_, settings_.keys, gui_.palette());
+  if (keys != settings_.keys) use_keys();
   goto_.draw(workspace_, gui_.palette());
   files_.draw(gui_.palette());
   exporter_.draw(gui_.palette());
   messages_.draw(gui_.palette());
+  cursor_menu_.draw(gui_.palette(), settings_.last_folder);
+  widgets::draw_tooltip(gui_.palette());
   popup_was_open_ = popup_is_open();
 }
 
@@ -241,7 +256,7 @@ void Explorer::tabs_ui() {
     if (ImGui::MenuItem(fmt::format("{}##tab{}", state::readable_name(tab->name), tab->id).c_str()))
       activate = tab->id;
     ImGui::PopStyleColor();
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(tab->path).c_str());
+    if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(tab->path).c_str());
     if (ImGui::IsItemClicked(ImGuiMouseButton_Middle)) {
       activate = tab->id;
       close = true;
@@ -262,8 +277,11 @@ void Explorer::open_dialog() {
 
 void Explorer::new_capture() { capture_.open(settings_.last_folder); }
 
-void Explorer::take_dropped(const std::string& path) {
-  if (!capture_.take(path, settings_.last_folder)) workspace_.traces.open(path);
+DroppedFiles::Places Explorer::places_of_dropped() {
+  const auto take = [this](const std::string& path) {
+    return capture_.take(path, settings_.last_folder);
+  };
+  return {take, take, [this](const std::string& path) { dropped_layout_ = read_layout(path); }};
 }
 
 void Explorer::status_ui() {
@@ -293,7 +311,7 @@ void Explorer::status_ui() {
       widgets::text_colored(p.faint, file);
       ImGui::SameLine(0, 0);
       widgets::text_colored(p.muted, memory);
-      if (ImGui::IsItemHovered()) ImGui::SetTooltip("What is kept in memory; click for its parts");
+      if (ImGui::IsItemHovered()) widgets::tooltip("What is kept in memory; click for its parts");
       if (ImGui::IsItemClicked()) panels_.open_here(state::kMemoryWindow);
       ImGui::SameLine(0, 0);
       widgets::text_colored(p.faint, pace);

@@ -4,22 +4,28 @@
 #pragma once
 
 #include "app/figure/gui_context.h"
+#include "app/shell/bars/rail.h"
+#include "app/shell/bars/text_line.h"
 #include "app/shell/bars/transport.h"
 #include "app/shell/commands/command_list.h"
 #include "app/shell/frame/panel_host.h"
 #include "app/shell/methods/runs_window.h"
 #include "app/shell/new_trace/capture_window.h"
 #include "app/shell/saved/settings.h"
+#include "app/shell/windows/cursor_menu.h"
 #include "app/shell/windows/dialogs.h"
+#include "app/shell/windows/dropped_files.h"
 #include "app/shell/windows/exporter.h"
 #include "app/shell/windows/file_dialog.h"
 #include "app/shell/windows/memory_window.h"
 #include "app/shell/windows/messages.h"
 #include "app/shell/windows/notes_window.h"
+#include "app/shell/windows/shortcuts_window.h"
 #include "app/state/workspace.h"
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::shell {
@@ -49,10 +55,12 @@ class Explorer {
   Exporter& exporter() { return exporter_; }
   Messages& messages() { return messages_; }
   CaptureWindow& capture() { return capture_; }
-  // A file or folder that was dropped on the window.
-  void take_dropped(const std::string& path);
+  // Files and folders that were dropped on the window together.
+  void take_dropped(std::vector<std::string> paths) { dropped_.drop(std::move(paths)); }
   NotesWindow& notes() { return notes_; }
   RunsWindow& runs() { return runs_; }
+  const Rail& rail() const { return rail_; }
+  const TextLine& text_line() const { return text_line_; }
 
  private:
   void draw_all();
@@ -67,7 +75,9 @@ class Explorer {
   void new_capture();
   void change_scale(float factor);
   // commands.cpp
+  DroppedFiles::Places places_of_dropped();
   void make_commands();
+  void use_keys();
   void add_file_commands();
   void add_edit_commands();
   void add_go_commands();
@@ -90,14 +100,19 @@ class Explorer {
   Messages messages_;
   PanelHost panels_;
   Transport transport_;
+  Rail rail_;
+  TextLine text_line_;
   RunsWindow runs_;
   NotesWindow notes_;
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
   CaptureWindow capture_;
+  CursorMenu cursor_menu_;
+  DroppedFiles dropped_;
+  std::string dropped_layout_;  // becomes the layout before the next frame
   CommandPalette palette_;
-  ShortcutSheet sheet_;
+  ShortcutsWindow sheet_;
   GotoDialog goto_;
 };
 

@@ -5,12 +5,21 @@
 #include "app/state/selection.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace kvloupe::state {
+
+// What the user marked in the list of runs, as T.h5.session.json keeps it (shell/saved/run_marks_file.h).
+struct RunMarks {
+  std::map<std::string, std::string> names;  // by SPEC
+  std::set<std::string> pins;                // by key
+  bool operator==(const RunMarks&) const = default;
+};
 
 struct TraceTab {
   int id = 0;
@@ -22,6 +31,7 @@ struct TraceTab {
   std::vector<MethodChoice> recorded;  // the runs of the ready trace, in its order
   std::vector<MethodChoice> tried;     // selected anew on the spot, newest last
   ViewState opened_at;                 // what it is to show once it is ready
+  RunMarks marks;
 
   void remember_tried(const MethodChoice& method);
 };

@@ -4,6 +4,7 @@
 
 #include "app/state/answers.h"
 #include "app/state/cursor.h"
+#include "app/state/pointer.h"
 #include "app/state/traces.h"
 
 #include <memory>
@@ -21,9 +22,13 @@ class Workspace {
   Answers answers;
   Traces traces;
   Cursor cursor;
+  Pointer pointer;
 
   // Once a frame, before anything is asked.
-  int begin_frame() { return answers.begin_frame(); }
+  int begin_frame() {
+    pointer.begin_frame();
+    return answers.begin_frame();
+  }
   template <Question Q>
   Result<Q> ask(const Q& question) {
     return answers.ask(question);

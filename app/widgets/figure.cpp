@@ -53,6 +53,7 @@ void text_colored(ImU32 color, const std::string& text) {
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ImGui::TextUnformatted(text.data(), text.data() + text.size());
   ImGui::PopStyleColor();
+  keep_clear_if_warning(color, ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
 }
 
 void text_wrapped(ImU32 color, const std::string& text) {
@@ -61,6 +62,7 @@ void text_wrapped(ImU32 color, const std::string& text) {
   ImGui::TextUnformatted(text.data(), text.data() + text.size());
   ImGui::PopTextWrapPos();
   ImGui::PopStyleColor();
+  keep_clear_if_warning(color, ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
 }
 
 std::string elided(const std::string& text, float width) {
@@ -114,7 +116,7 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
                     words.c_str());
     ImGui::Dummy(size);
     if (!chip.explained.empty() && ImGui::IsItemHovered())
-      ImGui::SetTooltip("%s\n%s", chip.text.c_str(), chip.explained.c_str());
+      tooltip("%s\n%s", chip.text.c_str(), chip.explained.c_str());
   }
 }
 

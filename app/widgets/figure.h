@@ -4,6 +4,7 @@
 
 #include "app/widgets/fonts.h"
 #include "app/widgets/palette.h"
+#include "app/widgets/tooltip.h"
 
 #include <imgui.h>
 

@@ -50,8 +50,8 @@ std::optional<std::size_t> segmented_ui(const Palette& palette, const char* id,
       draw->AddLine({at.x, at.y + em(0.3F)}, {at.x, end.y - em(0.3F)}, palette.line);
     draw->AddText({at.x + em(0.6F), at.y + em(0.2F)}, i == chosen ? ink_on(color) : palette.text,
                   words.c_str());
-    if (!segment.explained.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
-      ImGui::SetTooltip("%s", segment.explained.c_str());
+    if (!segment.explained.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+      tooltip("%s", segment.explained.c_str());
   }
   ImGui::PopID();
   draw->AddRect(origin, {origin.x + width_of(segments, brief), origin.y + height}, palette.line,

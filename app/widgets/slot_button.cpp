@@ -1,5 +1,7 @@
 #include "app/widgets/slot_button.h"
 
+#include "app/widgets/tooltip.h"
+
 namespace kvloupe::widgets {
 
 bool slot_button_ui(const Palette& palette, state::Slot slot, bool here) {
@@ -9,7 +11,7 @@ bool slot_button_ui(const Palette& palette, state::Slot slot, bool here) {
   ImGui::PushStyleColor(ImGuiCol_Text, here ? ink_on(color) : palette.faint);
   const bool clicked = ImGui::SmallButton(letter);
   ImGui::PopStyleColor(2);
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("Show as method %s", letter);
+  if (ImGui::IsItemHovered()) tooltip("Show as method %s", letter);
   return clicked;
 }
 

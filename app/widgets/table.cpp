@@ -2,6 +2,8 @@
 
 #include "core/base/units.h"
 
+#include <imgui_internal.h>
+
 #include <cstdint>
 #include <variant>
 
@@ -27,6 +29,22 @@ void cell_ui(const Palette& palette, const table::Table& table, const TableLook&
   text_colored(ink, cell.is_number() ? text : elided(text, ImGui::GetContentRegionAvail().x));
 }
 
+// What the mouse was over in the frame before, which is what ImGui knows of a table.
+void point_at(state::Pointer& pointer, const table::Table& table, bool heads) {
+  const int row = ImGui::TableGetHoveredRow() - (heads ? 1 : 0);
+  const int column = ImGui::TableGetHoveredColumn();
+  if (row < 0 || row >= static_cast<int>(table.rows.size())) return;
+  if (column < 0 || column >= static_cast<int>(table.columns.size())) return;
+  const auto& cells = table.rows[static_cast<std::size_t>(row)];
+  const auto text = [&](std::size_t i) { return text_of(cells[i], table.columns[i]); };
+  state::Pointed pointed;
+  for (std::size_t i = 0; i < cells.size(); ++i) pointed.row += (i == 0 ? "" : "\t") + text(i);
+  const auto here = static_cast<std::size_t>(column);
+  const std::string& title = table.columns[here].title;
+  pointed.words = (title.empty() ? "" : title + ": ") + text(here);
+  pointer.at(std::move(pointed));
+}
+
 }  // namespace
 
 void table_ui(const Palette& palette, const char* id, const table::Table& table,
@@ -47,6 +65,7 @@ void table_ui(const Palette& palette, const char* id, const table::Table& table,
       cell_ui(palette, table, look, row, column);
     }
   }
+  if (look.pointer != nullptr) point_at(*look.pointer, table, look.heads);
   ImGui::EndTable();
 }
 

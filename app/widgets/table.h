@@ -2,6 +2,7 @@
 // known is a faint dash.
 #pragma once
 
+#include "app/state/pointer.h"
 #include "app/widgets/figure.h"
 #include "core/replay/table.h"
 
@@ -22,6 +23,8 @@ struct TableLook {
   std::function<bool(std::size_t row)> strong = nullptr;  // rows in the strong font
   // Of the words of a cell that is known; null: the colour of text.
   std::function<ImU32(std::size_t row, std::size_t column)> ink = nullptr;
+  // Is told the row under the mouse, and the cell; null: nobody is.
+  state::Pointer* pointer = nullptr;
 };
 void table_ui(const Palette& palette, const char* id, const table::Table& table,
               const TableLook& look);

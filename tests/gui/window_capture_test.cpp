@@ -296,25 +296,29 @@ TEST_F(WindowCapture, CancelledAtOnceNothingIsLeft) {
 
 TEST_F(WindowCapture, DroppedFilesGoWhereTheyBelong) {
   const std::string folder = std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../data/models/qwen3";
-  explorer().take_dropped(folder);
+  const auto drop = [](const std::string& path) {
+    explorer().take_dropped({path});
+    settle();
+  };
+  drop(folder);
   settle();
   ASSERT_TRUE(window().is_open()) << "a model begins a capture";
   EXPECT_EQ(window().form().request().model, folder);
   const std::string notes = (*folder_ / "notes.txt").string(),
                     chat = (*folder_ / "c.json").string();
   std::ofstream(notes) << "Some notes.";
-  explorer().take_dropped(notes);
+  drop(notes);
   EXPECT_EQ(window().form().request().kind, PromptKind::TextFile);
   EXPECT_EQ(window().form().request().file, notes);
   settle();
   click(item("Take its text into the window"));
   EXPECT_EQ(window().form().request().kind, PromptKind::Text);
   EXPECT_EQ(window().form().request().text, "Some notes.");
-  explorer().take_dropped(chat);
+  std::ofstream(chat) << "[]";
+  drop(chat);
   EXPECT_EQ(window().form().request().kind, PromptKind::ChatFile);
   EXPECT_THAT(workspace().traces.tabs(), IsEmpty());
-  explorer().take_dropped(test::write_gui_trace("dropped.h5"));
-  settle();
+  drop(test::write_gui_trace("dropped.h5"));
   EXPECT_TRUE(workspace().has_trace());
 }
 

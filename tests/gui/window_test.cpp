@@ -327,7 +327,7 @@ TEST_F(WindowTest, ABudgetIsChosenInTheSweep) {
   ASSERT_GT(at.x, 0);
   drive("sweep", [at](ImGuiTestContext* ctx) {
     ctx->MouseMoveToPos(at);
-    ctx->Yield(3);
+    ctx->SleepNoSkip(0.6F, 0.05F);
     const ImGuiWindow* tip = ctx->GetWindowByRef("//##Tooltip_00");
     IM_CHECK(tip != nullptr && tip->Active);
     ctx->MouseClick(0);

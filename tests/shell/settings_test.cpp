@@ -1,6 +1,6 @@
 // What the window remembers, and how its commands are found.
 #include "app/shell/saved/settings.h"
-#include "app/shell/commands/command_list.h"
+#include "app/shell/commands/key_choices.h"
 #include "core/base/paths.h"
 
 #include <gmock/gmock.h>
@@ -57,6 +57,8 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   settings.last_folder = "/somewhere";
   settings.closed_panels = {"latency"};
   settings.opened_panels = {"Memory"};
+  settings.keys = {{"open", "Ctrl+Shift+P"}, {"play", ""}};
+  settings.text_line = false;
   shell::save_settings(shell::text_of(settings));
   const shell::Settings read = shell::load_settings();
   EXPECT_EQ(read.theme, widgets::ThemeKind::Light);
@@ -66,6 +68,9 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.last_folder, "/somewhere");
   EXPECT_EQ(read.closed_panels, settings.closed_panels);
   EXPECT_EQ(read.opened_panels, settings.opened_panels);
+  EXPECT_EQ(read.keys, settings.keys);
+  EXPECT_FALSE(read.text_line);
+  EXPECT_EQ(read.problem, "");
 }
 
 TEST_F(Settings, SurviveDamage) {
@@ -75,6 +80,39 @@ TEST_F(Settings, SurviveDamage) {
     std::ofstream(paths::config_dir() / "settings.json") << damaged;
     EXPECT_LE(shell::load_settings().user_scale, shell::kMostScale) << damaged;
   }
+}
+
+// The part that is damaged has its defaults, and the user is told.
+TEST_F(Settings, DamagedKeysGiveTheDefaultKeys) {
+  std::filesystem::create_directories(paths::config_dir());
+  std::ofstream(paths::config_dir() / "settings.json")
+      << R"({"scale": 1.5, "keys": {"open": "Ctrl+Nonsense", "play": "P", "close": 3}})";
+  const shell::Settings read = shell::load_settings();
+  EXPECT_FLOAT_EQ(read.user_scale, 1.5F);
+  EXPECT_THAT(read.keys, ElementsAre(std::pair<const std::string, std::string>("play", "P")));
+  EXPECT_THAT(read.problem, ::testing::HasSubstr("open, close"));
+  std::ofstream(paths::config_dir() / "settings.json") << "{";
+  EXPECT_THAT(shell::load_settings().problem, ::testing::HasSubstr("default settings"));
+}
+
+TEST(Keys, AreReadAsTheyAreShown) {
+  const auto nothing = [] {};
+  std::vector<shell::Command> commands{
+      {"a", "", "A", {}, nothing, {}, false, {ImGuiMod_Ctrl | ImGuiKey_O, ImGuiKey_F5}},
+      {"b", "", "B", {}, nothing, {}, false, {ImGuiKey_X}}};
+  for (const ImGuiKeyChord chord :
+       {static_cast<ImGuiKeyChord>(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Equal),
+        static_cast<ImGuiKeyChord>(ImGuiKey_LeftBracket), ImGuiMod_Alt | ImGuiKey_F4,
+        ImGuiMod_Ctrl | ImGuiKey_KeypadAdd, static_cast<ImGuiKeyChord>(ImGuiKey_PageUp)})
+    EXPECT_EQ(shell::chord_of(shell::text_of(chord)), chord) << shell::text_of(chord);
+  EXPECT_EQ(shell::chord_of("Ctrl+"), std::nullopt);
+  shell::apply_keys({}, commands);
+  EXPECT_EQ(shell::shortcut_text(commands[0]), "Ctrl+O");
+  EXPECT_EQ(shell::holder_of(ImGuiKey_F5, commands), &commands[0]);
+  shell::apply_keys({{"a", "Shift+A"}, {"b", ""}}, commands);
+  EXPECT_EQ(shell::shortcut_text(commands[0]), "Shift+A");
+  EXPECT_THAT(commands[1].keys, IsEmpty());
+  EXPECT_EQ(shell::holder_of(ImGuiKey_F5, commands), nullptr);
 }
 
 TEST_F(Settings, RecentFilesAreListedOnceNewestFirst) {

@@ -3,7 +3,7 @@
 
 base <- {trace, attention, device} <- selection <- session <- replay <- {analysis, measure, calibration};
 core <- capture <- app; inside app: state <- widgets <- panels <- figure <- shell, cli and bench on top. Also: HDF5 only in
-core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state; standard output only in core/base/results. Files over 500 lines are listed as warnings.
+core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state; standard output only in core/base/results, tooltips only in app/widgets/tooltip. Files over 500 lines are listed as warnings.
 """
 
 import pathlib
@@ -58,6 +58,10 @@ FOREIGN = {
 RESULTS = "core/base/results.cpp"
 TO_STANDARD_OUTPUT = re.compile(r"\bstdout\b|\bstd::cout\b|\bfmt::print\(|\b(printf|puts|putchar)\(")
 
+# When a tooltip appears and where is decided in one file.
+TOOLTIPS = "app/widgets/tooltip.cpp"
+TO_TOOLTIP = re.compile(r"\bImGui::(Set|Begin)(Item)?Tooltip\w*\(")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -76,6 +80,8 @@ def defects_of(path, text):
     for number, line in enumerate(text.splitlines(), 1):
         if TO_STANDARD_OUTPUT.search(line) and path != RESULTS:
             yield f"{path}:{number}: standard output is for {RESULTS}"
+        if TO_TOOLTIP.search(line) and path != TOOLTIPS:
+            yield f"{path}:{number}: widgets::tooltip() shows tooltips"
         match = INCLUDE.match(line)
         if not match:
             continue

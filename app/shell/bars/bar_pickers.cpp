@@ -40,10 +40,7 @@ bool choice_ui(const std::string& name, bool chosen) {
   return pressed;
 }
 
-bool is_explained() {
-  return ImGui::IsItemHovered(ImGuiHoveredFlags_DelayNormal | ImGuiHoveredFlags_NoSharedDelay |
-                              ImGuiHoveredFlags_AllowWhenDisabled);
-}
+bool is_explained() { return ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled); }
 
 void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palette, float width) {
   const state::Place& place = workspace.place();
@@ -55,12 +52,11 @@ void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palet
   const bool open = ImGui::BeginCombo("##span", preview.c_str(), kList);
   if (!open && is_explained()) {
     if (span)
-      ImGui::SetTooltip(
-          "The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
-          positions_of(*span).c_str(),
-          widgets::elided(text_of_span(*place.trace, *span), widgets::em(40)).c_str());
+      widgets::tooltip("The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
+                       positions_of(*span).c_str(),
+                       widgets::elided(text_of_span(*place.trace, *span), widgets::em(40)).c_str());
     else
-      ImGui::SetTooltip("The keys that every view follows: none");
+      widgets::tooltip("The keys that every view follows: none");
   }
   if (!open) {
     found_ = true;
@@ -122,7 +118,7 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
                                               width - ImGui::GetFrameHeight() - widgets::em(1));
   const bool open = ImGui::BeginCombo("##numbers", preview.c_str(), kList);
   if (!open && is_explained())
-    ImGui::SetTooltip(
+    widgets::tooltip(
         "The chunks that numbers are over, in the overview, runs, KV map, compare and sweep: %s.\n"
         "A mean over chunks in which nobody asks for a key hides what is left when somebody does.",
         scope.kind == Kind::Own
@@ -142,9 +138,9 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
     ImGui::BeginDisabled(!possible);
     if (choice_ui(words, scope.kind == kind)) workspace.cursor.set_numbers(choice);
     ImGui::EndDisabled();
-    if (!possible && is_explained()) ImGui::SetTooltip("The trace has no span called question.");
+    if (!possible && is_explained()) widgets::tooltip("The trace has no span called question.");
     if (kind == Kind::Own && is_explained())
-      ImGui::SetTooltip("The overview: this chunk. Runs, compare and sweep: all chunks.");
+      widgets::tooltip("The overview: this chunk. Runs, compare and sweep: all chunks.");
   }
   if (scope.kind == Kind::Range) choice_ui(words_of_scope(scope, place), true);
   widgets::text_colored(palette.muted, "Of the command line also a range: --numbers 12-15");

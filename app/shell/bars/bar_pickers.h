@@ -25,7 +25,7 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
 
 // A line of a list, which opens where the chosen one is in sight.
 bool choice_ui(const std::string& name, bool chosen);
-// A tooltip that waits.
+// The item drawn last is to explain itself.
 bool is_explained();
 
 }  // namespace kvloupe::shell

@@ -2,7 +2,10 @@
 
 #include "app/shell/frame/dock_layout.h"
 #include "app/state/perspectives.h"
+#include "app/state/run_names.h"
+#include "app/state/token_text.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
 #include <imgui_internal.h>
@@ -66,7 +69,7 @@ void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
 }
 
 // True when it was clicked.
-bool entry_ui(const Perspective& perspective, int key, bool here, bool words,
+bool entry_ui(const Perspective& perspective, const std::string& dot, bool here, bool words,
               const widgets::Palette& palette) {
   const ImVec2 size(ImGui::GetContentRegionAvail().x, widgets::em(words ? 3.4F : 2.5F));
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -85,18 +88,44 @@ bool entry_ui(const Perspective& perspective, int key, bool here, bool words,
     draw->AddText({at.x + (size.x - width) / 2, to.y - ImGui::GetFontSize() * 1.4F}, ink,
                   perspective.word.c_str());
   }
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
-    ImGui::BeginTooltip();
-    widgets::text_colored(palette.text, fmt::format("{}  ({})", perspective.question, key));
-    widgets::text_colored(palette.muted, perspective.summary);
-    ImGui::EndTooltip();
+  if (!dot.empty())
+    draw->AddCircleFilled({at.x + size.x / 2 + widgets::em(0.95F), at.y + widgets::em(0.6F)},
+                          widgets::em(0.26F), palette.miss);
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) {
+    std::vector<widgets::TooltipLine> lines{
+        {widgets::with_key(perspective.question, "go." + perspective.id)},
+        {perspective.summary, 0, true}};
+    if (!dot.empty()) lines.push_back({dot, palette.miss});
+    widgets::tooltip(std::move(lines));
   }
   return clicked;
 }
 
 }  // namespace
 
-void rail_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+void Rail::find_dots(state::Workspace& workspace) {
+  dots_.clear();
+  if (!workspace.has_trace()) return;
+  const state::Place& place = workspace.place();
+  for (const state::Slot slot : state::kSlots) {
+    const state::MethodChoice& method = workspace.method(slot);
+    if (method.empty() || (slot == state::Slot::B && method == workspace.method(state::Slot::A)))
+      continue;
+    const auto dot = spans_[static_cast<std::size_t>(slot)].ask(
+        workspace, state::span_dot_question(workspace, method));
+    if (!dot || dot->lost == 0 || dot.question.counts.place.trace != place.trace) continue;
+    std::string& words = dots_["lost"];
+    words += fmt::format("{}{} {}: {} {}", words.empty() ? "" : "\n", state::letter_of(slot),
+                         state::label_of(workspace, dot.question.counts.method),
+                         state::readable_name(dot.question.counts.span->name), words_of(*dot));
+  }
+  if (!place.info().complete)
+    dots_["ran"] =
+        fmt::format("the capture did not end: {} chunks are there", place.info().chunks.size());
+}
+
+void Rail::draw(state::Workspace& workspace, const widgets::Palette& palette) {
+  find_dots(workspace);
   const bool words = !window_is_narrow();
   constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoScrollbar |
                                       ImGuiWindowFlags_NoScrollWithMouse |
@@ -108,10 +137,12 @@ void rail_ui(state::Workspace& workspace, const widgets::Palette& palette) {
                                   widgets::em(words ? 5.6F : 2.7F), kFlags)) {
     ImGui::BeginDisabled(!workspace.has_trace());
     const std::string shown = state::perspective_or_first(workspace.selection().perspective).id;
-    int key = 1;
-    for (const Perspective& perspective : state::perspectives())
-      if (entry_ui(perspective, key++, perspective.id == shown, words, palette))
+    for (const Perspective& perspective : state::perspectives()) {
+      const auto dot = dots_.find(perspective.id);
+      if (entry_ui(perspective, dot != dots_.end() ? dot->second : "", perspective.id == shown,
+                   words, palette))
         workspace.cursor.set_perspective(perspective.id);
+    }
     ImGui::EndDisabled();
   }
   ImGui::End();

@@ -1,11 +1,30 @@
-// The rail on the left: what a person can want to know, each a workspace of the window.
+// The rail on the left: what a person can want to know, each a workspace of the window. A dot marks one
+// that has something to say about the keys that are watched, or about the trace.
 #pragma once
 
+#include "app/state/questions/why_lost/span_dot.h"
 #include "app/state/workspace.h"
 #include "app/widgets/palette.h"
 
+#include <array>
+#include <map>
+#include <string>
+
 namespace kvloupe::shell {
 
-void rail_ui(state::Workspace& workspace, const widgets::Palette& palette);
+class Rail {
+ public:
+  void draw(state::Workspace& workspace, const widgets::Palette& palette);
+  // Why a workspace has a dot, by its id; of the last frame.
+  const std::map<std::string, std::string>& dots() const { return dots_; }
+  // Nothing of a closed trace.
+  void forget() { spans_ = {}; }
+
+ private:
+  void find_dots(state::Workspace& workspace);
+
+  std::array<state::LastAnswer<state::SpanDotQuestion>, 2> spans_;  // of A and B
+  std::map<std::string, std::string> dots_;
+};
 
 }  // namespace kvloupe::shell

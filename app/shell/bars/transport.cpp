@@ -4,6 +4,7 @@
 #include "app/state/labels.h"
 #include "app/state/questions/how_much/devices.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
 #include <imgui_internal.h>
@@ -18,11 +19,13 @@ namespace {
 enum class Icon { First, Previous, Play, Pause, Next, Last };
 
 // Drawn, so that no icon font is needed.
-bool icon_button(const char* id, Icon icon, const widgets::Palette& palette, const char* tip) {
+bool icon_button(const char* id, Icon icon, const widgets::Palette& palette,
+                 const std::string& tip) {
   const float side = ImGui::GetFrameHeight();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const bool pressed = ImGui::Button(id, {side, side});
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) ImGui::SetTooltip("%s", tip);
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+    widgets::tooltip("%s", tip.c_str());
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 c(at.x + side / 2, at.y + side / 2);
   const float r = side * 0.2F;
@@ -120,18 +123,22 @@ void Transport::draw(state::Workspace& workspace, const widgets::Palette& palett
 void Transport::buttons_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   state::Cursor& cursor = workspace.cursor;
   const float close = widgets::em(0.2F);
-  if (icon_button("##first", Icon::First, palette, "First chunk (Home)")) cursor.set_chunk(0);
+  if (icon_button("##first", Icon::First, palette, widgets::with_key("First chunk", "chunk.first")))
+    cursor.set_chunk(0);
   ImGui::SameLine(0, close);
-  if (icon_button("##previous", Icon::Previous, palette, "Previous chunk (Left)"))
+  if (icon_button("##previous", Icon::Previous, palette,
+                  widgets::with_key("Previous chunk", "chunk.previous")))
     cursor.step_chunk(-1);
   ImGui::SameLine(0, close);
   if (icon_button("##play", playing_ ? Icon::Pause : Icon::Play, palette,
-                  playing_ ? "Pause (Space)" : "Play (Space)"))
+                  widgets::with_key(playing_ ? "Pause" : "Play", "play")))
     toggle();
   ImGui::SameLine(0, close);
-  if (icon_button("##next", Icon::Next, palette, "Next chunk (Right)")) cursor.step_chunk(1);
+  if (icon_button("##next", Icon::Next, palette, widgets::with_key("Next chunk", "chunk.next")))
+    cursor.step_chunk(1);
   ImGui::SameLine(0, close);
-  if (icon_button("##last", Icon::Last, palette, "Last chunk (End)")) cursor.set_chunk(1 << 30);
+  if (icon_button("##last", Icon::Last, palette, widgets::with_key("Last chunk", "chunk.last")))
+    cursor.set_chunk(1 << 30);
 }
 
 void Transport::place_line_ui(state::Workspace& workspace, const widgets::Palette& palette) {
@@ -154,8 +161,7 @@ void Transport::place_line_ui(state::Workspace& workspace, const widgets::Palett
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width_of_more());
   if (ImGui::Button("...###more", {width_of_more(), 0})) ImGui::OpenPopup("more");
   if (is_explained())
-    ImGui::SetTooltip(fit < pieces.size() ? "What has no room in the bar"
-                                          : "How chunks are played");
+    widgets::tooltip(fit < pieces.size() ? "What has no room in the bar" : "How chunks are played");
   if (!ImGui::BeginPopup("more")) return;
   for (std::size_t i = fit; i < pieces.size(); ++i) pieces[i].draw(widgets::em(18));
   ImGui::Checkbox("play in a loop", &loop_);
@@ -214,7 +220,9 @@ void Transport::methods_line_ui(state::Workspace& workspace, const widgets::Pale
     if (ImGui::Button(slot == state::Slot::A ? "A##show" : "B##show", {widgets::em(1.9F), 0}))
       workspace.cursor.show(slot);
     ImGui::PopStyleColor(2);
-    if (is_explained()) ImGui::SetTooltip("Which method the views show (X flips)");
+    if (is_explained())
+      widgets::tooltip("%s",
+                       widgets::with_key("Which method the views show", "method.flip").c_str());
   }
   ImGui::SameLine(0, gap());
   device_ui(workspace, palette, device_width);
@@ -227,7 +235,7 @@ void Transport::device_ui(state::Workspace& workspace, const widgets::Palette& p
   ImGui::SetNextItemWidth(width);
   const bool open = ImGui::BeginCombo("##device", here.c_str(), ImGuiComboFlags_HeightLarge);
   if (!open) {
-    if (is_explained()) ImGui::SetTooltip("The device that computes what is shown");
+    if (is_explained()) widgets::tooltip("The device that computes what is shown");
     return;
   }
   const auto devices = workspace.ask(state::DevicesQuestion{});
@@ -242,9 +250,9 @@ void Transport::device_ui(state::Workspace& workspace, const widgets::Palette& p
         workspace.cursor.set_device(one.info.id);
       ImGui::EndDisabled();
       if (!one.available() && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-        ImGui::SetTooltip("%s", one.reason.c_str());
+        widgets::tooltip("%s", one.reason.c_str());
       if (one.info.kind == device::DeviceKind::Sim && ImGui::IsItemHovered())
-        ImGui::SetTooltip(
+        widgets::tooltip(
             "Every operator as on a GPU, in host memory: slow, its times are no device's");
     }
   }

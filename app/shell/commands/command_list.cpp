@@ -1,6 +1,8 @@
 // See command_list.h.
 #include "app/shell/commands/command_list.h"
 
+#include "app/shell/commands/key_choices.h"
+
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -24,33 +26,7 @@ std::string lower(std::string text) {
 }  // namespace
 
 std::string shortcut_text(const Command& command) {
-  if (command.keys.empty()) return {};
-  const ImGuiKeyChord chord = command.keys.front();
-  std::string text;
-  if ((chord & ImGuiMod_Ctrl) != 0) text += "Ctrl+";
-  if ((chord & ImGuiMod_Shift) != 0) text += "Shift+";
-  if ((chord & ImGuiMod_Alt) != 0) text += "Alt+";
-  const auto key = static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_);
-  switch (key) {
-    case ImGuiKey_LeftArrow:
-      return text + "Left";
-    case ImGuiKey_RightArrow:
-      return text + "Right";
-    case ImGuiKey_UpArrow:
-      return text + "Up";
-    case ImGuiKey_DownArrow:
-      return text + "Down";
-    case ImGuiKey_Equal:
-      return text + "+";
-    case ImGuiKey_Minus:
-      return text + "-";
-    case ImGuiKey_LeftBracket:
-      return text + "[";
-    case ImGuiKey_RightBracket:
-      return text + "]";
-    default:
-      return text + ImGui::GetKeyName(key);
-  }
+  return command.keys.empty() ? std::string() : text_of(command.keys.front());
 }
 
 void handle_shortcuts(const std::vector<Command>& commands) {

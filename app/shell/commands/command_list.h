@@ -18,6 +18,7 @@ struct Command {
   std::function<void()> run;
   std::function<bool()> enabled;  // empty: always
   bool while_typing = false;      // plain keys do not act while a text field has the keyboard
+  std::vector<ImGuiKeyChord> default_keys = {};  // where the user chose no others (key_choices.h)
 
   bool is_enabled() const { return !enabled || enabled(); }
 };

@@ -1,6 +1,7 @@
 // The commands of the window.
 #include "app/shell/explorer.h"
 #include "app/state/questions/how_much/latency.h"
+#include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +16,7 @@ class Adder {
   void operator()(std::string id, std::string title, std::vector<ImGuiKeyChord> keys,
                   std::function<void()> run) const {
     commands_.push_back(
-        {std::move(id), menu_, std::move(title), std::move(keys), std::move(run), enabled_, false});
+        {std::move(id), menu_, std::move(title), keys, std::move(run), enabled_, false, keys});
   }
 
  private:
@@ -33,6 +34,15 @@ void Explorer::make_commands() {
   add_method_commands();
   add_view_commands();
   add_help_commands();
+  use_keys();
+}
+
+// Menus, the palette and tooltips name the keys that the commands have now.
+void Explorer::use_keys() {
+  apply_keys(settings_.keys, commands_);
+  std::map<std::string, std::string> names;
+  for (const Command& command : commands_) names[command.id] = shortcut_text(command);
+  widgets::set_key_names(std::move(names));
 }
 
 void Explorer::add_file_commands() {
@@ -48,6 +58,8 @@ void Explorer::add_file_commands() {
     panels_.forget();
     runs_.forget();
     transport_.forget();
+    rail_.forget();
+    text_line_.forget();
   });
   for (std::size_t i = 0; i < 9; ++i)
     Adder(commands_, "", [this, i] { return i < recent_.size(); })(
@@ -72,6 +84,9 @@ void Explorer::add_edit_commands() {
         panels_.open_here(state::kNotesWindow);
         notes_.add(workspace_);
       });
+  Adder(commands_, "Edit", [this, typing] { return cursor_menu_.can_copy() && !typing(); })(
+      "copy", "Copy what is under the mouse", {ImGuiMod_Ctrl | ImGuiKey_C},
+      [this] { cursor_menu_.copy(); });
 }
 
 void Explorer::add_go_commands() {
@@ -155,6 +170,8 @@ void Explorer::add_look_commands() {
     settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
     style_changed_ = true;
   });
+  add("text_line", "Text line on or off", {},
+      [this] { settings_.text_line = !settings_.text_line; });
   add("scale.up", "Larger",
       {ImGuiMod_Ctrl | ImGuiKey_Equal, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Equal,
        ImGuiMod_Ctrl | ImGuiKey_KeypadAdd},

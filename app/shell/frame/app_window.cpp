@@ -97,7 +97,7 @@ struct AppWindow::Impl {
     glfwSetWindowUserPointer(window, this);
     glfwSetDropCallback(window, [](GLFWwindow* target, int count, const char** paths) {
       auto* self = static_cast<Impl*>(glfwGetWindowUserPointer(target));
-      for (int i = 0; i < count; ++i) self->explorer->take_dropped(paths[i]);
+      self->explorer->take_dropped({paths, paths + count});
     });
   }
 };

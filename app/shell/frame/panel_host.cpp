@@ -4,6 +4,7 @@
 #include "app/shell/frame/frame_guard.h"
 #include "app/state/method_views.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,7 +30,7 @@ void about_ui(const state::ViewInfo& view) {
   std::string text = view.summary;
   if (!view.metrics.empty())
     text += fmt::format("\nits numbers: {}, \u201C{}\u201D", state::kMetricsFile, view.metrics);
-  ImGui::SetTooltip("%s", text.c_str());
+  widgets::tooltip("%s", text.c_str());
 }
 
 // A window in focus is the tab in front; its tab may still be out of sight, where there are many.
@@ -84,7 +85,10 @@ void PanelHost::draw(const figure::GuiContext& gui) {
   if (closed.empty()) return;
   std::vector<std::string> titles;
   for (const Window* window : closed) titles.push_back(sources_[window->source].title);
-  messages_.say(fmt::format("Closed: {}. Ctrl+Z brings it back.", fmt::join(titles, ", ")), false);
+  const std::string key = widgets::key_name("undo");
+  messages_.say(fmt::format("Closed: {}. {} brings it back.", fmt::join(titles, ", "),
+                            key.empty() ? "Undo" : key),
+                false);
   closings_.push_back({std::move(closed), workspace_.selection()});
   if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
 }
@@ -189,7 +193,7 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   window.docked = ImGui::IsWindowDocked();
   if (focus) scroll_to_tab(*ImGui::GetCurrentWindow());
   if (source.view != nullptr) {
-    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) about_ui(*source.view);
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) about_ui(*source.view);
     if (ImGui::BeginPopupContextItem()) {
       if (context_menu) context_menu(*source.view);
       ImGui::EndPopup();
@@ -197,12 +201,28 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   }
   if (window.visible) {
     panels::DrawContext context{workspace_, gui.palette(), false, false};
+    const int asked = widgets::tooltips_asked();
     const auto draw = [&] { source.view != nullptr ? source.panel->draw(context) : source.draw(); };
     if (!draw_guarded(window, draw) && widgets::failed_ui(gui.palette(), window.problem))
       window.problem.clear();
+    point_in(source.id, widgets::tooltips_asked() != asked);
   }
   ImGui::End();
   if (!open) choose(window, false);
+}
+
+// What the mouse points at in the window just drawn: what its view says; else what its tooltip says; else
+// the view alone.
+void PanelHost::point_in(const std::string& source, bool explained) {
+  state::Pointer& pointer = workspace_.pointer;
+  if (!pointer.now()) {
+    if (!ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) return;
+    pointer.at(state::Pointed());
+  }
+  state::Pointed& pointed = *pointer.now();
+  if (!pointed.view.empty()) return;  // of another window
+  pointed.view = source;
+  if (explained && pointed.words.empty()) pointed.words = widgets::tooltip_words();
 }
 
 PanelHost::Window* PanelHost::find(const std::string& id, const Perspective& perspective) {

@@ -81,6 +81,7 @@ class PanelHost {
   void build_layout();
   void front_own_view();
   void window_ui(Window& window, const figure::GuiContext& gui);
+  void point_in(const std::string& source, bool explained);
   // Draws, unless that failed before in this place; false where there is a problem to show.
   bool draw_guarded(Window& window, const std::function<void()>& draw);
   const state::Perspective& now() const;

@@ -22,7 +22,7 @@ void parameters_ui(const widgets::Palette& palette, const selection::MethodSpec&
     widgets::text_colored(palette.muted, widgets::elided(name, widgets::em(9)));
     if (ImGui::IsItemHovered())
       for (const selection::ParamInfo* param : params)
-        if (param->name == name) ImGui::SetTooltip("%s", state::help_of(*param, "").c_str());
+        if (param->name == name) widgets::tooltip("%s", state::help_of(*param, "").c_str());
     ImGui::TableNextColumn();
     widgets::text_wrapped(palette.text, state::readable_name(value));
   }

@@ -6,6 +6,7 @@
 #include "app/shell/methods/param_ui.h"
 #include "app/state/method_groups.h"
 #include "app/state/questions/how_it_ran/run.h"
+#include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
@@ -49,12 +50,6 @@ std::vector<std::string> facts_of_card(const state::MethodFacts& facts) {
 }
 
 void card_tooltip(const widgets::Palette& palette, const state::MethodFacts& facts) {
-  ImGui::SetNextWindowSize({widgets::em(34), 0});
-  ImGui::BeginTooltip();
-  {
-    const widgets::FontScope mono(widgets::fonts().mono, 0.9F);
-    widgets::text_wrapped(palette.text, state::readable_name(facts.choice.text));
-  }
   std::string text = facts.choice.recorded() ? "Recorded." : "Selected anew on the stored Q and K.";
   text += facts.mode == trace::LoopMode::ClosedLoop
               ? " Closed loop: the model attended to what was selected while it ran."
@@ -73,8 +68,13 @@ void card_tooltip(const widgets::Palette& palette, const state::MethodFacts& fac
     text += facts.scope == "past" ? " It selects among the keys before the chunk."
                                   : " It selects among all keys, the chunk's own included.";
   if (facts.leakage) text += " Leakage: its basis was fitted on text of this trace.";
-  widgets::text_wrapped(palette.muted, text);
-  ImGui::EndTooltip();
+  widgets::tooltip(widgets::em(34), [&palette, spec = facts.choice.text, text] {
+    {
+      const widgets::FontScope mono(widgets::fonts().mono, 0.9F);
+      widgets::text_wrapped(palette.text, state::readable_name(spec));
+    }
+    widgets::text_wrapped(palette.muted, text);
+  });
 }
 
 // True when it was pressed.
@@ -99,9 +99,9 @@ bool card_ui(state::Workspace& workspace, const widgets::Palette& palette, state
   text_ui(std::string(1, letter_of(slot)), widgets::color_of_slot(palette, slot));
   x += widgets::em(0.6F);
   {
-    std::string name = choice.empty() ? std::string("choose") : state::short_label(choice);
+    std::string name = choice.empty() ? std::string("choose") : state::label_of(workspace, choice);
     if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
-        !own.empty())
+        !own.empty() && state::own_name(workspace, choice).empty())
       name += "  " + own;
     const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
     text_ui(widgets::elided(name, end - x), palette.text);
@@ -152,7 +152,7 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
   ImGui::SeparatorText("Recorded");
   const auto& runs = workspace.place().info().runs;
   const std::vector<std::string> labels =
-      state::distinct_labels(workspace.traces.ready()->recorded);
+      state::labels_of(workspace, workspace.traces.ready()->recorded);
   const float room =
       ImGui::GetTextLineHeightWithSpacing() *
       std::min<float>(kMostRows, static_cast<float>(std::max<std::size_t>(1, runs.size())));
@@ -162,7 +162,7 @@ void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& 
     const bool here = workspace.method(slot).run == run.id;
     if (ImGui::Selectable(fmt::format("{}##run{}", labels[i], run.id).c_str(), here))
       workspace.cursor.set_run(slot, run.id);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", state::readable_name(run.method).c_str());
+    if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(run.method).c_str());
     if (run.basis_leakage) {
       ImGui::SameLine();
       widgets::text_colored(palette.warning, "leakage");

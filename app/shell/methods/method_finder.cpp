@@ -34,12 +34,11 @@ bool method_ui(const widgets::Palette& palette, const selection::MethodInfo& met
     ImGui::PopStyleColor();
   }
   if (!hovered) return pressed;
-  ImGui::SetNextWindowSize({widgets::em(30), 0});
-  ImGui::BeginTooltip();
-  widgets::text_wrapped(palette.text, method.summary);
-  widgets::text_wrapped(palette.muted, method.paper);
-  if (!reason.empty()) widgets::text_wrapped(palette.warning, reason);
-  ImGui::EndTooltip();
+  widgets::tooltip(widgets::em(30), [&palette, &method, reason] {
+    widgets::text_wrapped(palette.text, method.summary);
+    widgets::text_wrapped(palette.muted, method.paper);
+    if (!reason.empty()) widgets::text_wrapped(palette.warning, reason);
+  });
   return pressed;
 }
 

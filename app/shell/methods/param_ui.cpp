@@ -98,7 +98,7 @@ bool param_ui(const ParamInfo& param, std::string& value, const std::string& val
       break;
   }
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("%s", state::help_of(param, value_of_default).c_str());
+    widgets::tooltip("%s", state::help_of(param, value_of_default).c_str());
   return changed;
 }
 

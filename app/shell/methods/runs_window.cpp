@@ -1,7 +1,9 @@
 #include "app/shell/methods/runs_window.h"
 
+#include "app/shell/saved/run_marks_file.h"
 #include "app/state/method_groups.h"
 #include "app/state/number_text.h"
+#include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/slot_button.h"
@@ -10,6 +12,7 @@
 #include "core/replay/numbers.h"
 
 #include <fmt/format.h>
+#include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -54,7 +57,7 @@ template <typename Result>
 bool is_here(const widgets::Palette& palette, const Result& result) {
   if (result.state == state::ResultState::Error) {
     widgets::text_colored(palette.faint, "failed");
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", result.error.c_str());
+    if (ImGui::IsItemHovered()) widgets::tooltip("%s", result.error.c_str());
     return false;
   }
   if (result && !result.stale) return true;
@@ -102,8 +105,8 @@ void header_ui(const std::string& watched) {
   const auto head = [](int column, const std::string& tooltip) {
     if (!ImGui::TableSetColumnIndex(column)) return;
     ImGui::TableHeader(ImGui::TableGetColumnName(column));
-    if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
-      ImGui::SetTooltip("%s\nclick: sort by it; right click: choose the columns", tooltip.c_str());
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+      widgets::tooltip("%s\nclick: sort by it; right click: choose the columns", tooltip.c_str());
   };
   head(0, "Recorded runs, then the methods tried here.");
   head(1, "Keys of " + watched + " kept by the head shown, over the chunks named above.");
@@ -132,6 +135,25 @@ void number_ui(const widgets::Palette& palette, const Summary& summary,
     widgets::text_colored(palette.text, state::number_text(info, *value));
 }
 
+std::string as_tried(const MethodChoice& method) { return MethodChoice{method.text, -1, {}}.key(); }
+
+// One that was tried stays pinned when it is saved as a run.
+bool is_pinned(const state::RunMarks& marks, const MethodChoice& method) {
+  return marks.pins.contains(method.key()) ||
+         (method.recorded() && marks.pins.contains(as_tried(method)));
+}
+
+void pin_ui(const widgets::Palette& palette) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float side = widgets::em(0.6F), middle = at.y + ImGui::GetTextLineHeight() / 2;
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  draw->AddLine({at.x + side / 2, middle}, {at.x + side / 2, middle + side * 0.8F}, palette.accent,
+                widgets::em(0.1F));
+  draw->AddCircleFilled({at.x + side / 2, middle - side * 0.2F}, side * 0.4F, palette.accent);
+  ImGui::Dummy({side, ImGui::GetTextLineHeight()});
+  ImGui::SameLine(0, widgets::em(0.3F));
+}
+
 // Of equal rows the order stays.
 template <typename Key>
 void sort_by(std::vector<Key>& keys, bool falling) {
@@ -144,6 +166,10 @@ void sort_by(std::vector<Key>& keys, bool falling) {
 }  // namespace
 
 void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
+  {
+    const std::lock_guard lock(failures_mutex_);
+    for (const std::string& failure : std::exchange(failures_, {})) messages_.say(failure, true);
+  }
   if (!workspace.has_trace()) return;
   const state::Place place = workspace.place();
   // What is kept of a span is of the chunk shown, unless something else is chosen.
@@ -170,6 +196,7 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   set_up_columns(watched_.has_value());
   header_ui(name);
   sort(rows);
+  std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.pinned; });
   for (const Row& row : rows) {
     ImGui::PushID(row.index);
     row_ui(workspace, palette, row);
@@ -188,6 +215,7 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
       row.method = method;
       row.index = static_cast<int>(rows.size());
       row.tried = list == &tab.tried;
+      row.pinned = is_pinned(tab.marks, method);
       row.summary = summaries_[method.key()].ask(workspace, {place, method, chunks_});
       if (watched_) row.run = kept_[method.key()].ask(workspace, {place, method});
       if (row.run && !row.run.stale) row.watched = watched_of(place, row);
@@ -195,7 +223,7 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
     }
   std::vector<MethodChoice> methods;
   for (const Row& row : rows) methods.push_back(row.method);
-  const std::vector<std::string> labels = state::distinct_labels(methods);
+  const std::vector<std::string> labels = state::labels_of(workspace, methods);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i].label = labels[i];
   return rows;
 }
@@ -245,7 +273,11 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
         workspace.cursor.set_method(slot, row.method);
       ImGui::SameLine(0, widgets::em(0.2F));
     }
-    name_ui(workspace, row);
+    if (row.pinned) pin_ui(palette);
+    if (renaming_ == row.method.text)
+      rename_ui(workspace, row.method);
+    else
+      name_ui(workspace, row);
   }
   if (ImGui::TableSetColumnIndex(1)) watched_ui(palette, row);
   int column = 2;
@@ -262,28 +294,101 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const float room = ImGui::GetContentRegionAvail().x;
   if (ImGui::Selectable((widgets::elided(name, room) + "###name").c_str(), false, 0, {room, 0}))
     workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
-    ImGui::SetTooltip(
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+    widgets::tooltip(
         "%s%s%s\nclick: show as A; Ctrl+click: as B; right click: more",
         state::readable_name(method.text).c_str(),
         method.known() ? "" : "\nunknown to this version: shown as recorded",
         run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
-  menu_ui(workspace, row);
+  if (ImGui::IsItemHovered()) point_at(workspace, row);
 }
 
-void RunsWindow::menu_ui(state::Workspace& workspace, const Row& row) {
-  if (!ImGui::BeginPopupContextItem("menu")) return;
+// The name is typed where it stands. Enter takes it, an empty one removes it, Escape leaves it.
+void RunsWindow::rename_ui(state::Workspace& workspace, const MethodChoice& method) {
+  if (std::exchange(focus_, false)) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1);
+  const std::string hint = "a name for " + state::short_label(method);
+  const bool entered = ImGui::InputTextWithHint(
+      "###own name", hint.c_str(), &typed_,
+      ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll);
+  const bool left = ImGui::IsItemDeactivated();
+  if (!entered && !left) return;
+  const bool escaped = ImGui::IsKeyPressed(ImGuiKey_Escape, false);
+  if (!escaped)
+    change_marks(workspace, [&](state::RunMarks& marks) {
+      if (typed_.find_first_not_of(' ') == std::string::npos)
+        marks.names.erase(method.text);
+      else
+        marks.names[method.text] = typed_;
+    });
+  renaming_.clear();
+}
+
+void RunsWindow::point_at(state::Workspace& workspace, const Row& row) {
+  state::Pointed pointed;
+  pointed.words = pointed.row = row.label;
+  if (row.watched)
+    pointed.row += fmt::format("\t{} of {}", row.watched->kept, row.watched->candidates);
+  if (row.summary && !row.summary.stale)
+    for (const replay::NumberInfo* info : columns())
+      if (const auto value = row.summary->numbers[info->number]) {
+        const std::string text = state::number_text(*info, *value);
+        pointed.row += "\t" + text;
+        pointed.words += fmt::format("\n{} {}", info->heading, text);
+      }
+  pointed.menu = [this, &workspace, method = row.method, tried = row.tried] {
+    menu_ui(workspace, method, tried);
+  };
+  workspace.pointer.at(std::move(pointed));
+}
+
+void RunsWindow::menu_ui(state::Workspace& workspace, const MethodChoice& method, bool tried) {
+  state::TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr) return;
   for (const Slot slot : state::kSlots)
     if (ImGui::MenuItem(fmt::format("Show as {}", state::letter_of(slot)).c_str()))
-      workspace.cursor.set_method(slot, row.method);
-  if (ImGui::MenuItem("Copy the SPEC")) ImGui::SetClipboardText(row.method.text.c_str());
-  if (row.tried) {
-    if (ImGui::MenuItem("Save as a run of the trace", nullptr, false, row.method.known()))
-      save(workspace, row.method);
-    if (ImGui::MenuItem("Remove from the list"))
-      std::erase(workspace.traces.ready()->tried, row.method);
+      workspace.cursor.set_method(slot, method);
+  const bool pinned = is_pinned(tab->marks, method);
+  if (ImGui::MenuItem(pinned ? "Unpin###pin" : "Pin to the top###pin"))
+    change_marks(workspace, [&](state::RunMarks& marks) {
+      marks.pins.erase(as_tried(method));
+      marks.pins.erase(method.key());
+      if (!pinned) marks.pins.insert(method.key());
+    });
+  if (ImGui::MenuItem("Name it\u2026###name it")) {
+    renaming_ = method.text;
+    typed_ = state::own_name(workspace, method);
+    focus_ = true;
   }
-  ImGui::EndPopup();
+  if (ImGui::MenuItem("Copy the SPEC")) ImGui::SetClipboardText(method.text.c_str());
+  if (!tried) return;
+  if (ImGui::MenuItem("Save as a run of the trace", nullptr, false, method.known()))
+    save(workspace, method);
+  if (ImGui::MenuItem("Remove from the list")) std::erase(tab->tried, method);
+}
+
+void RunsWindow::load_marks(state::TraceTab& tab) {
+  try {
+    tab.marks = load_run_marks(tab.path);
+  } catch (const Error& error) {
+    messages_.say_once(error.what(), true);
+  }
+}
+
+void RunsWindow::change_marks(state::Workspace& workspace,
+                              const std::function<void(state::RunMarks&)>& change) {
+  state::TraceTab& tab = *workspace.traces.ready();
+  const state::RunMarks before = tab.marks;
+  change(tab.marks);
+  if (tab.marks == before) return;
+  writer_.run([this, path = tab.path, before, now = tab.marks] {
+    try {
+      save_run_marks(path, before, now);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(failures_mutex_);
+      failures_.emplace_back(error.what());
+    }
+  });
 }
 
 void RunsWindow::watched_ui(const widgets::Palette& palette, const Row& row) const {

@@ -110,7 +110,7 @@ void CaptureForm::model_ui(const widgets::Palette& palette) {
                            &request_.model);
   ImGui::SameLine(0, 0);
   if (ImGui::ArrowButton("##found models", ImGuiDir_Down)) ImGui::OpenPopup("models");
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("The models on this machine");
+  if (ImGui::IsItemHovered()) widgets::tooltip("The models on this machine");
   ImGui::SameLine();
   if (ImGui::Button("\u2026##model file", {-1, 0}))
     files_.open(FileDialog::Purpose::OpenFile, "Choose a .gguf file, or a folder's config.json",
@@ -131,7 +131,7 @@ void CaptureForm::found_models_ui(const widgets::Palette& palette) {
       request_.model = model.name;
     ImGui::EndDisabled();
     if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-      ImGui::SetTooltip(
+      widgets::tooltip(
           "%s", state::readable_name(model.refusal.empty() ? model.path.string() : model.refusal)
                     .c_str());
     ImGui::SameLine(widgets::em(22));
@@ -162,7 +162,7 @@ void CaptureForm::settings_ui(const widgets::Palette& palette,
   if (ImGui::InputInt("new tokens", &request_.max_new_tokens, 1, 16))
     request_.max_new_tokens = std::clamp(request_.max_new_tokens, 0, 1 << 20);
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("Tokens to generate after the prompt: each but the last is a decode step");
+    widgets::tooltip("Tokens to generate after the prompt: each but the last is a decode step");
   ImGui::SetNextItemWidth(wide);
   device_ui(palette);
   bool wrapped = !request_.raw;
@@ -216,7 +216,7 @@ void CaptureForm::method_ui(const widgets::Palette& palette, state::MethodDraft&
     if (!problem.empty()) ImGui::PopStyleColor();
   }
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("%s", problem.empty() ? spec.c_str() : problem.c_str());
+    widgets::tooltip("%s", problem.empty() ? spec.c_str() : problem.c_str());
   ImGui::SetNextWindowSizeConstraints({widgets::em(28), 0}, {widgets::em(42), widgets::em(40)});
   if (!ImGui::BeginPopup("the method")) return;
   const auto* taken = finder_.draw(palette, draft.id(), "", [](const std::string&) { return ""; });
@@ -247,7 +247,7 @@ void CaptureForm::closed_loop_ui(const widgets::Palette& palette, std::int64_t t
   ImGui::Checkbox("drift", &request_.drift);
   ImGui::EndDisabled();
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-    ImGui::SetTooltip(
+    widgets::tooltip(
         "Runs the dense model on the same tokens, too, and stores how far the closed loop is from\n"
         "it. It takes about twice the time, and needs a closed loop.");
 }
@@ -280,7 +280,7 @@ void CaptureForm::output_ui() {
   ImGui::SameLine();
   ImGui::Checkbox("replace", &request_.force);
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("A file of that name that is there already is replaced");
+    widgets::tooltip("A file of that name that is there already is replaced");
 }
 
 }  // namespace kvloupe::shell

@@ -186,7 +186,7 @@ void CapturePrompt::task_ui(const widgets::Palette& palette, CaptureRequest& req
     for (const capture::TaskInfo& one : choices->tasks) {
       if (ImGui::Selectable(fmt::format("{}##{}", one.title, one.id).c_str(), &one == task))
         task_id_ = one.id;
-      if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", one.summary.c_str());
+      if (ImGui::IsItemHovered()) widgets::tooltip("%s", one.summary.c_str());
     }
     ImGui::EndCombo();
   }
@@ -240,7 +240,7 @@ void CapturePrompt::new_span_ui(CaptureRequest& request) {
   }
   ImGui::EndDisabled();
   if (!ready && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-    ImGui::SetTooltip("A span needs a name and a text that stands in the prompt");
+    widgets::tooltip("A span needs a name and a text that stands in the prompt");
 }
 
 }  // namespace kvloupe::shell

@@ -31,15 +31,15 @@ void CaptureWindow::open(const std::string& folder) {
 }
 
 bool CaptureWindow::take(const std::string& path, const std::string& folder) {
+  if (run_.running()) return false;
   CaptureRequest& request = form_.request();
   if (const std::string model = model_of_path(path); !model.empty()) {
     if (!open_) open(folder);
     request.model = model;
     return true;
   }
-  const auto ends = [&](const char* ending) { return path.ends_with(ending); };
-  if (!open_ || ends(".h5") || ends(".hdf5") || ends(".part")) return false;
-  request.kind = ends(".json") ? PromptKind::ChatFile : PromptKind::TextFile;
+  if (!open_) open(folder);
+  request.kind = path.ends_with(".json") ? PromptKind::ChatFile : PromptKind::TextFile;
   request.file = path;
   return true;
 }
@@ -141,7 +141,7 @@ void CaptureWindow::costs_ui(const widgets::Palette& palette) {
   if (estimator_.cost()) {
     widgets::text_wrapped(palette.text, text_of(*estimator_.cost()));
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip("Bytes and memory are counted; the time is an estimate from a short run");
+      widgets::tooltip("Bytes and memory are counted; the time is an estimate from a short run");
     return;
   }
   if (!estimator_.asking() && is_large()) {
@@ -175,8 +175,8 @@ void CaptureWindow::status_ui(const widgets::Palette& palette) {
   ImGui::SameLine();
   if (ImGui::SmallButton("Cancel##capture")) run_.cancel();
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip(run_.cancelling() ? "End at once: the chunks done stay in the .part"
-                                        : "End after this chunk: the chunks done stay as a trace");
+    widgets::tooltip(run_.cancelling() ? "End at once: the chunks done stay in the .part"
+                                       : "End after this chunk: the chunks done stay as a trace");
   ImGui::SameLine();
 }
 
@@ -186,20 +186,20 @@ void CaptureWindow::buttons_ui(const widgets::Palette& palette) {
                       {widgets::em(8), 0}))
       run_.cancel();
     if (ImGui::IsItemHovered())
-      ImGui::SetTooltip("After the chunk in flight: the chunks done stay as a trace");
+      widgets::tooltip("After the chunk in flight: the chunks done stay as a trace");
   } else {
     const std::string why = obstacle();
     ImGui::BeginDisabled(!why.empty());
     if (ImGui::Button("Start###start", {widgets::em(8), 0})) start();
     ImGui::EndDisabled();
     if (!why.empty() && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-      ImGui::SetTooltip("%s", why.c_str());
+      widgets::tooltip("%s", why.c_str());
   }
   ImGui::SameLine();
   if (ImGui::Button("Copy the command"))
     ImGui::SetClipboardText(capture_command_text(form_.request()).c_str());
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("The line of `kvloupe capture` that does the same in a terminal");
+    widgets::tooltip("The line of `kvloupe capture` that does the same in a terminal");
   ImGui::SameLine();
   widgets::text_colored(palette.faint,
                         run_.running() && growing_.opened()

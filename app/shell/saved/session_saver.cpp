@@ -118,6 +118,7 @@ void SessionSaver::save_session() {
 void SessionSaver::save_now() {
   save_changes();
   explorer_.notes().finish();
+  explorer_.runs().finish();
   background_.finish();
 }
 

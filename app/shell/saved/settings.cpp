@@ -1,11 +1,14 @@
 // See settings.h.
 #include "app/shell/saved/settings.h"
 
+#include "app/shell/commands/key_choices.h"
 #include "app/shell/saved/state_files.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/paths.h"
+#include "core/base/printable.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -33,14 +36,38 @@ auto or_nothing(const Read& read) -> decltype(read()) {
   }
 }
 
+// Keys that are understood; of the others the commands keep their own.
+void read_keys(const ordered_json& json, Settings& settings) {
+  const auto found = json.find("keys");
+  if (found == json.end()) return;
+  const ordered_json& all = *found;
+  std::string bad;
+  if (!all.is_object()) bad = "all commands";
+  for (const auto& [command, keys] : all.items()) {
+    if (!all.is_object()) break;
+    const std::string text = keys.is_string() ? keys.get<std::string>() : "?";
+    if (text.empty() || chord_of(text))
+      settings.keys[command] = text;
+    else
+      bad += (bad.empty() ? "" : ", ") + printable(command);
+  }
+  if (!bad.empty() && settings.problem.empty())
+    settings.problem = fmt::format(
+        "The default keys are used for {}: settings.json gives keys that are none", bad);
+}
+
 }  // namespace
 
 Settings load_settings() {
   Settings settings;
-  const ordered_json json =
-      or_nothing([] { return read_small_json(paths::config_dir() / "settings.json"); });
+  ordered_json json;
+  try {
+    json = read_small_json(paths::config_dir() / "settings.json");
+  } catch (const Error& error) {
+    settings.problem = fmt::format("The default settings are used: {}", error.what());
+  }
   if (!json.is_null() && !json.is_object())
-    log::warning("the settings are damaged; the defaults are used");
+    settings.problem = "The default settings are used: settings.json holds none";
   const auto number = [&](const char* name, double fallback) {
     const auto found = json.find(name);
     return found != json.end() && found->is_number() ? found->get<double>() : fallback;
@@ -64,6 +91,9 @@ Settings load_settings() {
   };
   panels("closed_panels", settings.closed_panels);
   panels("opened_panels", settings.opened_panels);
+  read_keys(json, settings);
+  if (const auto line = json.find("text_line"); line != json.end() && line->is_boolean())
+    settings.text_line = line->get<bool>();
   return settings;
 }
 
@@ -74,7 +104,9 @@ std::string text_of(const Settings& settings) {
                           {"height", settings.window_height},
                           {"last_folder", json_of_bytes(settings.last_folder)},
                           {"closed_panels", settings.closed_panels},
-                          {"opened_panels", settings.opened_panels}};
+                          {"opened_panels", settings.opened_panels},
+                          {"keys", settings.keys},
+                          {"text_line", settings.text_line}};
   return json.dump(2) + "\n";
 }
 
@@ -104,6 +136,14 @@ void add_recent_file(const std::string& path) {
 
 std::string load_layout() {
   return or_nothing([] { return read_small_file(layout_file()); });
+}
+
+std::string read_layout(const std::string& file) {
+  std::string ini = read_small_file(file);
+  if (ini.find("[Docking]") == std::string::npos)
+    throw input_error("it is no layout", "it has no part [Docking]",
+                      "give a layout.ini of the settings folder");
+  return ini;
 }
 
 void save_layout(const std::string& ini) { write_small_file(layout_file(), ini); }

@@ -4,6 +4,7 @@
 
 #include "app/widgets/theme.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,15 +16,19 @@ struct Settings {
   int window_width = 1600;
   int window_height = 900;
   std::string last_folder;
-  std::vector<std::string> closed_panels;  // by id, of those open at first
-  std::vector<std::string> opened_panels;  // of those closed at first
-  bool restore_places = true;              // a trace opens where it was left
+  std::vector<std::string> closed_panels;        // by id, of those open at first
+  std::vector<std::string> opened_panels;        // of those closed at first
+  bool restore_places = true;                    // a trace opens where it was left
+  std::map<std::string, std::string> keys = {};  // of commands, by id (key_choices.h)
+  bool text_line = true;                         // above the status bar
+  std::string problem =
+      {};  // what of the file was damaged, so that the defaults are used; never saved
 };
 
 inline constexpr float kLeastScale = 0.6F;
 inline constexpr float kMostScale = 3.0F;
 
-// A damaged or missing file gives the defaults; a damaged one is reported once.
+// A damaged or missing file gives the defaults, and a damaged part its own.
 Settings load_settings();
 // What is saved of them: equal texts, equal settings.
 std::string text_of(const Settings& settings);
@@ -36,5 +41,7 @@ void add_recent_file(const std::string& path);
 // ImGui's docking layout; "" when there is none.
 std::string load_layout();
 void save_layout(const std::string& ini);
+// Of a file that somebody gave. Throws Error{Input}: it is none.
+std::string read_layout(const std::string& file);
 
 }  // namespace kvloupe::shell

@@ -60,38 +60,6 @@ void CommandPalette::draw(const std::vector<Command>& commands, const widgets::P
   ImGui::EndPopup();
 }
 
-void ShortcutSheet::draw(const std::vector<Command>& commands, const widgets::Palette& palette) {
-  constexpr const char* kId = "Shortcuts";
-  if (opening_) {
-    opening_ = false;
-    ImGui::OpenPopup(kId);
-  }
-  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Always, {0.5F, 0.5F});
-  if (!ImGui::BeginPopup(kId, ImGuiWindowFlags_NoSavedSettings)) return;
-  {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.2F);
-    widgets::text_colored(palette.text, "Shortcuts");
-  }
-  if (ImGui::BeginTable("##shortcuts", 4,
-                        ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_PadOuterX)) {
-    for (const Command& command : commands) {
-      if (command.keys.empty() || command.id.rfind("recent.", 0) == 0) continue;
-      ImGui::TableNextColumn();
-      {
-        const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
-        widgets::text_colored(palette.accent, shortcut_text(command));
-      }
-      ImGui::TableNextColumn();
-      widgets::text_colored(palette.text, command.title + "      ");
-    }
-    ImGui::EndTable();
-  }
-  widgets::text_colored(palette.muted,
-                        "Ctrl+1 to Ctrl+9 open recent files. Drag pans a map, the wheel zooms, "
-                        "a double click shows all.");
-  ImGui::EndPopup();
-}
-
 void GotoDialog::draw(state::Workspace& workspace, const widgets::Palette& palette) {
   constexpr const char* kId = "Go to";
   if (opening_) {

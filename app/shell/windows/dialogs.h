@@ -1,4 +1,4 @@
-// What opens over the window: the command palette, the shortcut sheet and "go to".
+// What opens over the window: the command palette and "go to".
 #pragma once
 
 #include "app/shell/commands/command_list.h"
@@ -19,15 +19,6 @@ class CommandPalette {
   bool opening_ = false;
   std::string query_;
   int index_ = 0;
-};
-
-class ShortcutSheet {
- public:
-  void open() { opening_ = true; }
-  void draw(const std::vector<Command>& commands, const widgets::Palette& palette);
-
- private:
-  bool opening_ = false;
 };
 
 class GotoDialog {

@@ -18,8 +18,10 @@ std::string Exporter::command_of(const state::ViewInfo& view) const {
          " --png figure.png";
 }
 
-std::string Exporter::link_command_of(const state::ViewInfo& view) const {
+std::string Exporter::link_command_of(const state::ViewInfo& view,
+                                      const state::Place* place) const {
   state::ViewState what = state::state_of(*workspace_.traces.ready());
+  if (place != nullptr) what.place = state::target_of(*place);
   what.view = view.id;
   return fmt::format("kvloupe {} --goto {}", shell_word(what.trace),
                      shell_word(state::link_text(what)));

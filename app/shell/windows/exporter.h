@@ -25,8 +25,10 @@ class Exporter {
   void ask(const state::ViewInfo& view, state::Format format, const std::string& folder);
   // The command line that makes the figure, for the clipboard.
   std::string command_of(const state::ViewInfo& view) const;
-  // The command line that opens the trace at what the window shows, with the view before others.
-  std::string link_command_of(const state::ViewInfo& view) const;
+  // The command line that opens the trace at what the window shows, or at a place of it, with the view
+  // before others.
+  std::string link_command_of(const state::ViewInfo& view,
+                              const state::Place* place = nullptr) const;
   // The form of exported pictures, as a part of a menu.
   void picture_menu_ui();
   // "Replace it?" while that is open.

@@ -78,7 +78,7 @@ void part_ui(const MemoryAccount& account, const widgets::Palette& palette, cons
   ImGui::Dummy({side, side});
   ImGui::SameLine(0, widgets::em(0.5F));
   widgets::text_colored(palette.text, part.name);
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", part.holds);
+  if (ImGui::IsItemHovered()) widgets::tooltip("%s", part.holds);
   ImGui::TableNextColumn();
   right_aligned(palette.text, format_bytes(account.held(part.part)));
   ImGui::TableNextColumn();

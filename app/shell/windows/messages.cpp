@@ -49,6 +49,8 @@ void Messages::draw(const widgets::Palette& palette) {
         if (ImGui::IsMouseClicked(ImGuiMouseButton_Left))
           ImGui::SetClipboardText(toast.text.c_str());
       }
+      const ImVec2 from = ImGui::GetWindowPos(), size_here = ImGui::GetWindowSize();
+      widgets::keep_clear(from, {from.x + size_here.x, from.y + size_here.y});
       bottom -= ImGui::GetWindowHeight() + widgets::em(0.5F);
     }
     ImGui::End();

@@ -64,7 +64,7 @@ void NotesWindow::draw(state::Workspace& workspace, const widgets::Palette& pale
   if (!notes.problem.empty()) return widgets::error_ui(palette, notes.problem);
   if (ImGui::Button("Note this place")) add(workspace);
   if (ImGui::IsItemHovered())
-    ImGui::SetTooltip("Remembers the place, the methods and the options shown now.");
+    widgets::tooltip("Remembers the place, the methods and the options shown now.");
   if (!notes.removed.empty()) {
     ImGui::SameLine();
     if (ImGui::Button("Bring back")) bring_back(tab->path, notes);
@@ -95,7 +95,7 @@ void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& p
   for (const std::string& method : note.at.methods)
     methods += (methods.empty() ? "" : "\n") + state::readable_name(method);
   widgets::text_colored(palette.text, widgets::elided(place_text(note.at), room));
-  if (ImGui::IsItemHovered() && !methods.empty()) ImGui::SetTooltip("%s", methods.c_str());
+  if (ImGui::IsItemHovered() && !methods.empty()) widgets::tooltip("%s", methods.c_str());
   ImGui::SameLine(ImGui::GetContentRegionMax().x - button);
   const bool removed = ImGui::SmallButton("Remove");
   if (focus_ == note.id) {

@@ -2,6 +2,7 @@
 
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +31,11 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
     ImGui::Dummy({0, widgets::em(0.5F)});
     if (ImGui::Button("Open a trace\u2026", {widgets::em(10), 0})) ask();
     ImGui::SameLine();
-    widgets::text_colored(p.muted, "Ctrl+O, or drop a .h5 file here");
+    const auto or_drop = [](const char* command, const char* drop) {
+      const std::string key = widgets::key_name(command);
+      return key.empty() ? "or " + std::string(drop) : key + ", or " + drop;
+    };
+    widgets::text_colored(p.muted, or_drop("open", "drop a .h5 file here"));
     if (!recent.empty()) {
       ImGui::SeparatorText("Recent");
       for (std::size_t i = 0; i < recent.size(); ++i) {
@@ -52,7 +57,7 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
     ImGui::SeparatorText("No trace yet?");
     if (ImGui::Button("New capture\u2026", {widgets::em(10), 0})) capture();
     ImGui::SameLine();
-    widgets::text_colored(p.muted, "Ctrl+N, or drop a model; or run");
+    widgets::text_colored(p.muted, or_drop("capture", "drop a model; or run"));
     ImGui::SameLine();
     const widgets::FontScope mono(widgets::fonts().mono, 0.92F);
     widgets::text_colored(p.muted, "./kvloupe.sh demo");

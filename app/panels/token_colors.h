@@ -1,0 +1,14 @@
+// What tokens are drawn in where the text itself is shown.
+#pragma once
+
+#include "app/state/questions/kept/token_strip.h"
+#include "app/widgets/palette.h"
+
+namespace kvloupe::panels {
+
+struct TokenColors {
+  ImU32 back = 0, ink = 0;  // 0: no background
+};
+TokenColors colors_of(const widgets::Palette& palette, state::TokenLook look);
+
+}  // namespace kvloupe::panels

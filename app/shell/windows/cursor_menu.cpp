@@ -1,0 +1,147 @@
+#include "app/shell/windows/cursor_menu.h"
+
+#include "app/panels/view_frame.h"
+#include "app/state/token_text.h"
+#include "app/widgets/key_names.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace kvloupe::shell {
+namespace {
+
+constexpr const char* kId = "##under the mouse";
+constexpr const char* kInspector = "miss_inspector";
+
+bool any_popup() {
+  return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// "key 1,175", "keys 1,173 to 1,180".
+std::string words_of_keys(const state::Pointed& pointed) {
+  return state::range_words("key", "keys", pointed.key_begin, pointed.key_end);
+}
+
+std::string words_of_place(const state::Place& place) {
+  return fmt::format("layer {}, query head {}, {}", place.layer, place.q_head,
+                     state::chunk_name(place.info(), place.chunk));
+}
+
+}  // namespace
+
+std::string copied_text(const state::Pointed& pointed, const state::Place& shown) {
+  const std::string place = panels::place_caption(pointed.place ? *pointed.place : shown);
+  return place.empty() ? pointed.words : pointed.words + "\n" + place;
+}
+
+bool CursorMenu::can_copy() const {
+  const auto& pointed = workspace_.pointer.last();
+  return pointed && !pointed->words.empty();
+}
+
+void CursorMenu::copy() {
+  if (can_copy()) copy_text(copied_text(*workspace_.pointer.last(), workspace_.place()));
+}
+
+void CursorMenu::copy_text(const std::string& text) {
+  ImGui::SetClipboardText(text.c_str());
+  messages_.say("Copied: " + first_line(text), false);
+}
+
+void CursorMenu::draw(const widgets::Palette& palette, const std::string& folder) {
+  const auto& pointed = workspace_.pointer.now();
+  const ImVec2 drag = ImGui::GetMouseDragDelta(ImGuiMouseButton_Right, 3.0F);
+  const bool clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Right) && drag.x == 0 && drag.y == 0;
+  if (clicked && pointed && workspace_.has_trace() && !any_popup()) {
+    clicked_ = *pointed;
+    ImGui::OpenPopup(kId);
+  }
+  if (!clicked_) return;
+  if (!ImGui::BeginPopup(kId)) {
+    clicked_.reset();
+    return;
+  }
+  const state::Pointed here = *clicked_;  // what is chosen may close the trace
+  if (!here.words.empty())
+    widgets::text_colored(palette.muted, widgets::elided(first_line(here.words), widgets::em(26)));
+  if (here.menu) {
+    here.menu();
+    ImGui::Separator();
+  }
+  if (here.has_keys() || here.place) {
+    keys_ui(here);
+    ImGui::Separator();
+  }
+  copy_ui(here);
+  view_ui(here, folder);
+  ImGui::EndPopup();
+}
+
+void CursorMenu::copy_ui(const state::Pointed& pointed) {
+  if (ImGui::MenuItem("Copy the value", widgets::key_name("copy").c_str(), false,
+                      !pointed.words.empty()))
+    copy_text(copied_text(pointed, workspace_.place()));
+  if (ImGui::MenuItem("Copy the row", nullptr, false, !pointed.row.empty())) copy_text(pointed.row);
+}
+
+void CursorMenu::keys_ui(const state::Pointed& pointed) {
+  if (pointed.has_keys()) {
+    if (ImGui::MenuItem("Why was it lost?")) {
+      go_to(pointed, true, "lost");
+      panels_.show(kInspector);
+    }
+    if (ImGui::MenuItem(fmt::format("Watch {}###watch", words_of_keys(pointed)).c_str()))
+      workspace_.cursor.set_keys(pointed.key_begin, pointed.key_end);
+  }
+  if (pointed.place &&
+      ImGui::MenuItem(fmt::format("Go to {}###go", words_of_place(*pointed.place)).c_str()))
+    go_to(pointed, false, "");
+  if (!ImGui::BeginMenu("Open beside")) return;
+  for (const state::ViewInfo& view : state::views())
+    if (view.id != pointed.view && ImGui::MenuItem(view.title.c_str())) {
+      go_to(pointed, true, "");
+      panels_.open_here(view.id);
+    }
+  ImGui::EndMenu();
+}
+
+void CursorMenu::view_ui(const state::Pointed& pointed, const std::string& folder) {
+  const state::ViewInfo* view = state::find_view(pointed.view);
+  if (view == nullptr) return;
+  if (ImGui::MenuItem("Copy the link")) {
+    state::Place place = pointed.place ? *pointed.place : workspace_.place();
+    if (pointed.has_keys()) {
+      place.key_begin = pointed.key_begin;
+      place.key_end = pointed.key_end;
+    }
+    copy_text(exporter_.link_command_of(*view, &place));
+  }
+  if (view->has(state::Format::Png) && ImGui::MenuItem("Export the picture\u2026"))
+    exporter_.ask(*view, state::Format::Png, folder);
+  if (!ImGui::BeginMenu("This view")) return;
+  if (panels_.context_menu) panels_.context_menu(*view);
+  ImGui::EndMenu();
+}
+
+void CursorMenu::go_to(const state::Pointed& pointed, bool watch, const std::string& perspective) {
+  workspace_.cursor.change("", [&](state::Selection& s) {
+    if (pointed.place && pointed.place->trace == s.place.trace) {
+      s.place.layer = pointed.place->layer;
+      s.place.q_head = pointed.place->q_head;
+      s.place.chunk = pointed.place->chunk;
+      s.place.query = pointed.place->query;
+    }
+    if (watch && pointed.has_keys()) {
+      s.place.key_begin = pointed.key_begin;
+      s.place.key_end = pointed.key_end;
+      s.place.watches_nothing = false;
+    }
+    if (!perspective.empty()) s.perspective = perspective;
+  });
+}
+
+}  // namespace kvloupe::shell
