@@ -50,12 +50,13 @@ void SuiteRun::step(std::size_t done, std::size_t total, const std::string& what
 }
 
 std::span<const Suite> suites() {
-  static constexpr std::array<Suite, 4> kSuites = {{
+  static constexpr std::array<Suite, 5> kSuites = {{
       {"contract", "the performance goals", run_contract_suite, true},
       {"paged", "paged attention against dense attention, 8k to 128k keys", run_paged_suite, true},
       {"prefill", "prefill of the default model, recorded and not, and its linear layers",
        run_prefill_suite},
       {"lengths", "every method beside dense attention, 1k to 64k keys", run_lengths_suite, true},
+      {"window", "frames, opening, memory and start of the window", run_window_suite, false, true},
   }};
   return kSuites;
 }

@@ -49,6 +49,7 @@ struct Machine {
 struct SuiteRun {
   std::string device = device::kDefault;  // as device::open_device() takes it
   Machine machine;
+  std::string trace;   // that the window is measured on; empty: one of 8k tokens is captured
   bool peers = false;  // measure Python peers too; they are installed when they are missing
   std::function<void(Row)> add;
   WorkContext context;
@@ -68,7 +69,8 @@ struct Suite {
   const char* name;
   const char* summary;
   void (*run)(SuiteRun&);
-  bool on_gpu = false;  // it runs on CUDA devices too
+  bool on_gpu = false;       // it runs on CUDA devices too
+  bool takes_trace = false;  // --trace
 };
 // Contract first: it is the default.
 std::span<const Suite> suites();
@@ -78,6 +80,7 @@ void run_contract_suite(SuiteRun& run);
 void run_paged_suite(SuiteRun& run);
 void run_prefill_suite(SuiteRun& run);
 void run_lengths_suite(SuiteRun& run);
+void run_window_suite(SuiteRun& run);
 
 Machine describe_machine(const std::string& device);
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
@@ -86,6 +89,9 @@ void set_measured(Row& row, const measure::AttentionBench& bench);
 
 // The row paged_90 (paged_suite.cpp).
 Row paged_90(const SuiteRun& run);
+
+// The rows frame, open_s and memory (window_suite.cpp), on a trace of 8k tokens where none is named.
+std::vector<Row> window_rows(const std::string& trace, const WorkContext& context);
 
 // The rows start_version and start_window (start_rows.cpp), and what the second one times: a
 // subcommand that draws the first frame of an empty window without a display, says so and ends.

@@ -1,11 +1,8 @@
 // The suite `contract`: each row with its definition.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
-#include "app/shell/frame/frame_bench.h"
 #include "capture/engine.h"
-#include "capture/run/capture.h"
 #include "capture/run/prefill_bench.h"
-#include "core/base/error.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
 #include "core/measure/attention_bench.h"
@@ -14,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 namespace kvloupe::bench {
@@ -63,48 +59,6 @@ Row capture_overhead_row(const WorkContext& context) {
   return row;
 }
 
-// A trace of the default model's whole context, with one method's selections.
-void capture_8k_trace(const std::filesystem::path& output, const WorkContext& context) {
-  capture::CaptureOptions options;
-  options.model = "smollm2";
-  options.task = "niah:length=8192,depth=0.5,seed=1";
-  options.methods = {selection::MethodSpec::parse("quoka:budget_tokens=1024")};
-  options.output = output;
-  capture_engine().run_capture(options, {}, context);
-  context.cancel.throw_if_cancelled();
-}
-
-// The rows frame and open_s.
-std::vector<Row> window_rows(const WorkContext& context) {
-  Row frame{.id = "frame",
-            .meaning = "99th percentile of frame times while scrubbing 8k tokens",
-            .unit = "ms",
-            .threshold = 33,
-            .goal = Goal::AtMost};
-  Row open{.id = "open_s",
-           .meaning = "window up until kv_map, token strip and attention rows are drawn",
-           .unit = "s",
-           .threshold = 1,
-           .goal = Goal::AtMost};
-  const ScratchFolder folder;
-  const auto trace = folder.path() / "window.h5";
-  capture_8k_trace(trace, context);
-  shell::FrameBenchReport report;
-  try {
-    report = shell::measure_frames(trace.string(), {});
-  } catch (const Error& error) {
-    // A machine that cannot draw still has its other rows.
-    if (error.kind() != ErrorKind::Input) throw;
-    frame.reason = open.reason = error.what();
-    return {frame, open};
-  }
-  frame.value = report.p99_ms;
-  frame.time = measure::stats_of(report.frame_ms);
-  frame.details = {{"max", fmt::format("{:.1f} ms", report.max_ms)}, {"renderer", report.renderer}};
-  open.value = report.open_s;
-  return {frame, open};
-}
-
 }  // namespace
 
 void run_contract_suite(SuiteRun& run) {
@@ -130,7 +84,7 @@ void run_contract_suite(SuiteRun& run) {
   step(4, "recording a prefill of 4,096 tokens");
   run.add(capture_overhead_row(quiet));
   step(5, "the window");
-  for (Row& row : window_rows(quiet)) run.add(std::move(row));
+  for (Row& row : window_rows(run.trace, quiet)) run.add(std::move(row));
   step(6, "the start of the program");
   for (Row& row : start_rows(quiet)) run.add(std::move(row));
   step(7, "the peer");

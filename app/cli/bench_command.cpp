@@ -28,6 +28,7 @@ using nlohmann::ordered_json;
 struct BenchArguments {
   std::string suite = bench::suites().front().name;
   std::string device = device::kDefault;
+  std::string trace;
   bool peers = false;
   bool json = false;
 };
@@ -117,10 +118,14 @@ std::string device_of(const BenchArguments& arguments, const bench::Suite& suite
 // then.
 void run_bench(const BenchArguments& arguments) {
   const bench::Suite& suite = find_suite(arguments.suite);
+  if (!arguments.trace.empty() && !suite.takes_trace)
+    throw usage_error(fmt::format("--trace does not go with the suite {}", suite.name),
+                      "it measures no trace", "leave it out, or use --suite window");
   std::vector<bench::Row> rows;
   bench::SuiteRun run;
   run.device = device_of(arguments, suite);
   run.machine = bench::describe_machine(run.device);
+  run.trace = arguments.trace;
   run.peers = arguments.peers;
   run.context.cancel = interrupt_token();
   run.context.progress = [](std::int64_t, std::int64_t, const std::string& stage) {
@@ -165,6 +170,8 @@ Command bench_command(const GlobalOptions& global) {
   Command command("bench", "measure the performance goals on this machine");
   command.option("--suite", &arguments->suite, suite_help()).one_of(suite_names()).show_default();
   command.option("--device", &arguments->device, "cpu or cuda:N (default: cpu)");
+  command.option("--trace", &arguments->trace,
+                 "trace that the window is measured on (default: one of 8k tokens is captured)");
   command.option("--peers", &arguments->peers,
                  "compare with transformers too; installs it first (about 5 GB)");
   command.option("--json", &arguments->json, "print JSON");

@@ -157,8 +157,7 @@ class Explainer {
     const std::int64_t unit = std::max<std::int64_t>(1, request_.spec.traits().page_size);
     std::optional<std::int64_t> guess;
     if (units_needed_) guess = std::min(*units_needed_ * unit, result_.candidates);
-    result_.needed_budget = needed_budget(session_, request_, {request_.key}, result_.candidates,
-                                          guess, unit, context_);
+    result_.needed_budget = needed_budget(session_, request_, result_.candidates, guess, context_);
   }
 
   void find_cause(const CellRun& run, const std::vector<Stage>& stages) {

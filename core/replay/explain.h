@@ -143,8 +143,8 @@ Explanation explain_recorded(const session::TraceSession& session, int run,
 Explanation explain(const session::TraceSession& session, const ExplainRequest& request,
                     const WorkContext& context);
 
-// The smallest budget with which the method, which has one, keeps all keys from `begin` to `end` (half-open)
-// that are up for choice in the cell. `request.key` is not read.
+// A budget with which the method, which has one, keeps all keys from `begin` to `end` (half-open) that are up
+// for choice in the cell, and does not with one less (docs/explain.md). `request.key` is not read.
 struct SpanBudget {
   std::int64_t num_keys = 0;           // up for choice
   std::optional<std::int64_t> budget;  // none: no budget keeps them all

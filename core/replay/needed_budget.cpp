@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::replay {
@@ -34,6 +36,18 @@ selection::Cell load_for_trials(const session::TraceSession& session, const Prep
   return cell;
 }
 
+// The keys that are up for choice in a cell.
+struct Candidates {
+  std::int64_t first = 0, end = 0;
+  std::int64_t count() const { return end - first; }
+};
+Candidates candidates_of(const session::TraceSession& session, const selection::MethodSpec& spec,
+                         int layer, int chunk) {
+  const trace::ChunkInfo& info = session.info().chunks[static_cast<std::size_t>(chunk)];
+  return {session.info().model.softmax_of(layer).first_visible(info.begin),
+          spec.scope() == selection::BudgetScope::All ? info.end() : info.begin};
+}
+
 // What runs of many budgets have in common.
 void share_scores(selection::Cell& cell) {
   cell.copies = std::make_shared<selection::KeyCopies>();
@@ -49,8 +63,8 @@ PreparedMethod with_budget(const PreparedMethod& method, std::int64_t budget) {
 class BudgetTrials {
  public:
   BudgetTrials(const session::TraceSession& session, const ExplainRequest& request,
-               const std::vector<std::int64_t>& keys, const WorkContext& context)
-      : keys_(keys),
+               std::vector<std::int64_t> keys, const WorkContext& context)
+      : keys_(std::move(keys)),
         method_(prepare(session, request.spec, {request.layer}, request.device, context)),
         context_(context),
         row_(static_cast<std::size_t>(request.row)) {
@@ -97,7 +111,7 @@ class BudgetTrials {
     cells_.push_back(std::move(cell));
   }
 
-  const std::vector<std::int64_t>& keys_;
+  const std::vector<std::int64_t> keys_;
   PreparedMethod method_;  // of one KV head alone where the cells are
   const WorkContext& context_;
   std::size_t row_;             // of the cells that are run
@@ -116,13 +130,13 @@ class SpanTrials {
     const auto add = [&](int of_layer, int chunk, bool asked) {
       selection::Cell cell = load_for_trials(session, method_, of_layer, chunk);
       share_scores(cell);
-      most_ = std::max(most_, cell.kv_len());
       cells_.push_back({std::move(cell), asked});
     };
     // The chunks before decide what was evicted.
     for (int chunk = spec.traits().evicts() ? 0 : chunks.front(); chunk <= chunks.back(); ++chunk) {
       const bool asked = std::binary_search(chunks.begin(), chunks.end(), chunk);
       if (!asked && !spec.traits().evicts()) continue;
+      if (asked) most_ = std::max(most_, candidates_of(session, spec, layer, chunk).count());
       if (source) add(*source, chunk, false);
       add(layer, chunk, asked);
     }
@@ -169,26 +183,44 @@ class SpanTrials {
   std::map<std::int64_t, std::vector<bool>> tried_;
 };
 
-// Where a larger budget keeps all that a smaller one does.
-std::optional<std::int64_t> bisected(SpanTrials& trials, std::size_t row, std::int64_t unit) {
-  if (!trials.keeping(trials.most())[row]) return std::nullopt;
-  std::int64_t lost = 0, kept = trials.most();
+using Keeps = std::function<bool(std::int64_t budget)>;
+
+// A budget that keeps where one less does not, between two of which that is known.
+std::int64_t bisected(const Keeps& keeps, std::int64_t lost, std::int64_t kept) {
   while (kept - lost > 1) {
     const std::int64_t middle = lost + (kept - lost) / 2;
-    (trials.keeping(middle)[row] ? kept : lost) = middle;
+    (keeps(middle) ? kept : lost) = middle;
   }
-  return kept == 1 ? std::min(unit, trials.most()) : kept;
+  return kept;
 }
 
-// Two budgets an octave, from the largest down.
-std::optional<std::int64_t> tried_downwards(SpanTrials& trials, std::size_t row) {
-  std::optional<std::int64_t> enough;
-  for (double budget = static_cast<double>(trials.most()); budget >= 1; budget /= std::sqrt(2.0)) {
-    const std::int64_t whole = std::llround(budget);
-    if (!trials.keeping(whole)[row]) break;
-    enough = whole;
+// From the largest down, two an octave, until one does not keep.
+struct Bracket {
+  std::int64_t lost = 0, kept = 0;
+};
+Bracket tried_downwards(const Keeps& keeps, std::int64_t most) {
+  Bracket bracket{0, most};
+  for (double next = static_cast<double>(most); bracket.kept > 1;) {
+    next /= std::sqrt(2.0);
+    const std::int64_t budget = std::max<std::int64_t>(1, std::llround(next));
+    if (budget == bracket.kept) continue;
+    if (!keeps(budget)) {
+      bracket.lost = budget;
+      break;
+    }
+    bracket.kept = budget;
   }
-  return enough;
+  return bracket;
+}
+
+// The one rule by which the budget that is enough for several keys is found.
+std::optional<std::int64_t> enough_budget(const Keeps& keeps, std::int64_t most,
+                                          const selection::Traits& traits) {
+  if (!keeps(most)) return std::nullopt;
+  const Bracket bracket =
+      traits.grows_with_budget ? Bracket{0, most} : tried_downwards(keeps, most);
+  const std::int64_t enough = bisected(keeps, bracket.lost, bracket.kept);
+  return enough == 1 ? std::min(std::max<std::int64_t>(1, traits.page_size), most) : enough;
 }
 
 }  // namespace
@@ -197,23 +229,23 @@ RowBudgets span_budgets(const session::TraceSession& session, const selection::M
                         int layer, const std::vector<int>& chunks, const trace::TokenSpan& span,
                         const std::string& device, const WorkContext& context) {
   SpanTrials trials(session, spec, layer, chunks, span, device, context);
-  const std::int64_t unit = std::max<std::int64_t>(1, spec.traits().page_size);
+  const selection::Traits traits = spec.traits();
   RowBudgets budgets;
-  budgets.exact = spec.traits().grows_with_budget;
-  for (std::size_t row = 0; row < trials.keeping(trials.most()).size(); ++row)
-    budgets.rows.push_back(budgets.exact ? bisected(trials, row, unit)
-                                         : tried_downwards(trials, row));
+  budgets.exact = traits.grows_with_budget;
+  const std::size_t rows = trials.keeping(trials.most()).size();
+  for (std::size_t row = 0; row < rows; ++row)
+    budgets.rows.push_back(enough_budget(
+        [&](std::int64_t budget) { return trials.keeping(budget)[row]; }, trials.most(), traits));
   return budgets;
 }
 
 std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
-                                          const ExplainRequest& request,
-                                          const std::vector<std::int64_t>& keys,
-                                          std::int64_t candidates,
-                                          std::optional<std::int64_t> guess, std::int64_t unit,
+                                          const ExplainRequest& request, std::int64_t candidates,
+                                          std::optional<std::int64_t> guess,
                                           const WorkContext& context) {
-  const BudgetTrials trials(session, request, keys, context);
-  if (!request.spec.traits().grows_with_budget) {
+  const BudgetTrials trials(session, request, {request.key}, context);
+  const selection::Traits traits = request.spec.traits();
+  if (!traits.grows_with_budget) {
     for (std::int64_t budget = 1; budget <= candidates; ++budget) {
       context.report(budget, candidates, "trying budgets");
       if (trials.keeps(budget)) return budget;
@@ -222,33 +254,27 @@ std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
   }
   if (guess && *guess <= candidates && trials.keeps(*guess)) {
     // The least number of whole units may be more than one: then they count all the same.
-    const bool least = *guess == 1 || !trials.keeps(*guess - 1) || (unit > 1 && trials.keeps(1));
+    const bool least =
+        *guess == 1 || !trials.keeps(*guess - 1) || (traits.page_size > 1 && trials.keeps(1));
     if (least) return guess;
   }
-  if (!trials.keeps(candidates)) return std::nullopt;
-  std::int64_t lost = 0, kept = candidates;
-  while (kept - lost > 1) {
-    const std::int64_t middle = lost + (kept - lost) / 2;
-    (trials.keeps(middle) ? kept : lost) = middle;
-  }
-  return kept == 1 ? std::min(unit, candidates) : kept;
+  return enough_budget([&](std::int64_t budget) { return trials.keeps(budget); }, candidates,
+                       traits);
 }
 
 SpanBudget budget_of_span(const session::TraceSession& session, const ExplainRequest& request,
                           std::int64_t begin, std::int64_t end, const WorkContext& context) {
   const selection::MethodSpec& spec = request.spec;
   KVLOUPE_CHECK(spec.has_budget());
-  const trace::ChunkInfo& chunk = session.info().chunks[static_cast<std::size_t>(request.chunk)];
-  const std::int64_t first =
-      session.info().model.softmax_of(request.layer).first_visible(chunk.begin);
-  const std::int64_t last = spec.scope() == selection::BudgetScope::All ? chunk.end() : chunk.begin;
+  const Candidates up = candidates_of(session, spec, request.layer, request.chunk);
   std::vector<std::int64_t> keys;
-  for (std::int64_t key = std::max(begin, first); key < std::min(end, last); ++key)
+  for (std::int64_t key = std::max(begin, up.first); key < std::min(end, up.end); ++key)
     keys.push_back(key);
   SpanBudget found{std::ssize(keys), std::nullopt};
   if (keys.empty()) return found;
-  const std::int64_t unit = std::max<std::int64_t>(1, spec.traits().page_size);
-  found.budget = needed_budget(session, request, keys, last - first, std::nullopt, unit, context);
+  const BudgetTrials trials(session, request, std::move(keys), context);
+  found.budget = enough_budget([&](std::int64_t budget) { return trials.keeps(budget); },
+                               up.count(), spec.traits());
   return found;
 }
 

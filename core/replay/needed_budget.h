@@ -1,4 +1,4 @@
-// The smallest budget with which a method keeps a key in a cell, or a span of keys in all rows of a layer.
+// The budget with which a method keeps a key in a cell, or a span of keys in all rows of a layer.
 // Private to core/replay; free of Torch.
 #pragma once
 
@@ -12,19 +12,18 @@
 
 namespace kvloupe::replay {
 
-// All of the keys. Where a larger budget keeps all that a smaller one does, `guess` (what their ranks say) is
-// checked by two runs, and searched for where it does not hold; elsewhere all budgets are tried from 1 on. `unit`: keys
-// of a page or block, of which a method takes whole ones. Empty where no budget up to `candidates` does.
+// The request's key. Where a larger budget keeps all that a smaller one does, `guess` (what its rank says)
+// is checked by two runs, and searched for where it does not hold; elsewhere all budgets are tried from 1
+// on. Empty where no budget up to `candidates` does.
 std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
-                                          const ExplainRequest& request,
-                                          const std::vector<std::int64_t>& keys,
-                                          std::int64_t candidates,
-                                          std::optional<std::int64_t> guess, std::int64_t unit,
+                                          const ExplainRequest& request, std::int64_t candidates,
+                                          std::optional<std::int64_t> guess,
                                           const WorkContext& context);
 
-// For each row of a layer the smallest budget with which it keeps all candidates of the span in all of the
-// chunks (ascending). Where a larger budget need not keep what a smaller one does, a few budgets are tried:
-// the one from which on all of them do. Empty where none does.
+// For each row of a layer a budget with which it keeps all candidates of the span in all of the chunks
+// (ascending), and does not with one less; empty where none does. Where a larger budget need not keep what
+// a smaller one does (`exact` is false), two an octave are tried from the largest down, and all of these
+// keep it: budget_of_span() finds the same.
 struct RowBudgets {
   std::vector<std::optional<std::int64_t>> rows;
   bool exact = true;

@@ -35,7 +35,7 @@ struct SpanHead {
   // Known with the causes: M of the span's keys, of those lost, of all candidates.
   double mass = 0, lost_mass = 0, whole_mass = 0;
   std::array<std::int64_t, kNumStages> lost_to{};  // keys; the rest has no cause that is known
-  // The smallest budget with which all of the span is kept.
+  // With this budget all of the span is kept, with one less it is not.
   std::optional<std::int64_t> enough = {};
 
   bool keeps_all() const { return kept == keys; }
@@ -63,8 +63,8 @@ struct SpanLoss {
   bool has_causes = false;          // and masses
   std::vector<SpanChange> changes;  // most heads first
   bool has_budgets = false;
-  // Whether one key less than SpanHead::enough is not enough. Where a larger budget need not keep what a
-  // smaller one does, a few budgets are tried: from `enough` on all of them keep the span.
+  // Whether all larger budgets than SpanHead::enough keep the span, too. Where a larger budget need not
+  // keep what a smaller one does, those that were tried do.
   bool exact_budgets = true;
 
   // Of all heads, or of one layer's.

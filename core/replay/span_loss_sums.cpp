@@ -220,8 +220,9 @@ std::string remedy_of(const SpanLoss& loss) {
   std::string text;
   if (loss.has_budgets && sums.enough) {
     text = fmt::format(
-        "A budget of {} keeps all of it in every head{}", format_count(*sums.enough),
-        loss.exact_budgets ? ", one less does not" : ", as do all larger ones that were tried");
+        "A budget of {} keeps all of it in every head, one less does not{}",
+        format_count(*sums.enough),
+        loss.exact_budgets ? "" : "; all larger ones that were tried keep it, others may not");
     if (const auto matter = enough_of(loss.heads_of_mass(kShareThatMatters));
         matter && *matter < *sums.enough)
       text += fmt::format("; {} is enough in the heads that give it {} of its attention",

@@ -18,6 +18,7 @@ expect() {
 }
 
 expect 2 "--suite" --suite nothing
+expect 2 "--suite window" --trace nothing.h5
 expect 2 "is not a device" --device gpu
 # Without a driver, and with one: the rows are the processor's.
 expect 1 "--device cpu" --device cuda:0

@@ -171,14 +171,43 @@ TEST_F(SpanLossTest, TheBudgetThatIsEnoughKeepsTheSpanAndOneLessDoesNot) {
   EXPECT_EQ(loss_of("sliding_window:budget_tokens=7", {kChunk}, true).sums().enough, 34);
 }
 
-TEST_F(SpanLossTest, OfMethodsThatEvictTheBudgetFoundKeepsTheSpan) {
-  const SpanLoss loss = loss_of("keydiff:budget_tokens=9", {kChunk}, true);
-  EXPECT_TRUE(loss.has_budgets);
-  EXPECT_FALSE(loss.exact_budgets);
-  for (const SpanHead& head : loss.heads) {
-    ASSERT_TRUE(head.enough);
-    const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(*head.enough)}});
-    EXPECT_EQ(kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)], 4);
+TEST_F(SpanLossTest, OfMethodsThatEvictTheBudgetFoundKeepsTheSpanAndOneLessDoesNot) {
+  for (const char* const method :
+       {"keydiff:budget_tokens=9", "snapkv:budget_tokens=9,window=3", "tova:budget_tokens=9"}) {
+    const SpanLoss loss = loss_of(method, {kChunk}, true);
+    EXPECT_TRUE(loss.has_budgets) << method;
+    EXPECT_FALSE(loss.exact_budgets) << method;
+    for (const SpanHead& head : loss.heads) {
+      ASSERT_TRUE(head.enough) << method;
+      const auto kept = [&](std::int64_t budget) {
+        const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(budget)}});
+        return kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)];
+      };
+      EXPECT_EQ(kept(*head.enough), 4) << method;
+      if (*head.enough > 1) {
+        EXPECT_LT(kept(*head.enough - 1), 4) << method;
+      }
+    }
+  }
+}
+
+TEST_F(SpanLossTest, ARowAloneIsToldTheBudgetThatTheSpanIs) {
+  std::vector<std::string> methods = kMethods;
+  methods.insert(methods.end(), {"tova:budget_tokens=9", "less_is_more:budget_tokens=9",
+                                 "streaming_llm:budget_tokens=9"});
+  for (const std::string& method : methods) {
+    const SpanLoss loss = loss_of(method, {kChunk}, true);
+    for (const SpanHead& head : loss.heads) {
+      ExplainRequest request;
+      request.spec = *choice_of(method).spec;
+      request.layer = head.layer;
+      request.row = head.row;
+      request.chunk = kChunk;
+      const SpanBudget alone =
+          budget_of_span(trace_.session(), request, span_.begin, span_.end, {});
+      EXPECT_EQ(alone.budget, head.enough)
+          << method << " layer " << head.layer << " row " << head.row;
+    }
   }
 }
 

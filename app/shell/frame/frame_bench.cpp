@@ -14,7 +14,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
+#include <ctime>
+#include <fstream>
 
 namespace kvloupe::shell {
 namespace {
@@ -24,6 +25,29 @@ constexpr double kMostSecondsToOpen = 120;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Of this thread, in ms.
+double cpu_time() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+std::uint64_t anonymous_memory() {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;)
+    if (word == "RssAnon:") {
+      std::uint64_t kilobytes = 0;
+      file >> kilobytes;
+      return kilobytes * 1024;
+    }
+  return 0;
+}
+
+double quantile_of(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, share);
 }
 
 }  // namespace
@@ -74,20 +98,24 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   while (workspace.answers.busy() && seconds_since(settled) < kMostSecondsToOpen) draw();
   const int num_chunks = static_cast<int>(workspace.place().info().chunks.size());
   int direction = -1;
+  std::vector<double> cpu_ms;
   for (int i = 0; i < options.frames; ++i) {
     if (workspace.place().chunk == 0) direction = 1;
     if (workspace.place().chunk == num_chunks - 1) direction = -1;
     const Clock::time_point begin = Clock::now();
+    const double cpu_before = cpu_time();
     workspace.cursor.step_chunk(direction);
     draw();
     report.frame_ms.push_back(seconds_since(begin) * 1e3);
+    cpu_ms.push_back(cpu_time() - cpu_before);
+    report.most_memory = std::max(report.most_memory, anonymous_memory());
   }
   if (report.frame_ms.empty()) return report;
-  std::vector<double> sorted = report.frame_ms;
-  std::sort(sorted.begin(), sorted.end());
-  report.median_ms = quantile(sorted, 0.5);
-  report.p99_ms = quantile(sorted, 0.99);
-  report.max_ms = sorted.back();
+  report.median_ms = quantile_of(report.frame_ms, 0.5);
+  report.p99_ms = quantile_of(report.frame_ms, 0.99);
+  report.max_ms = quantile_of(report.frame_ms, 1);
+  report.median_cpu_ms = quantile_of(cpu_ms, 0.5);
+  report.p99_cpu_ms = quantile_of(cpu_ms, 0.99);
   return report;
 }
 

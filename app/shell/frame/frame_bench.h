@@ -4,6 +4,7 @@
 
 #include "core/base/memory_account.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,11 @@ struct FrameBenchReport {
   double open_s = 0;  // window up -> kv_map, token strip and the chunk's attention rows drawn
   std::vector<double> frame_ms;  // in the order measured
   double median_ms = 0, p99_ms = 0, max_ms = 0;
-  std::string renderer;  // what OpenGL says it is
+  // Of the drawing thread's processor time, however busy the machine is. LP_NUM_THREADS=0 makes it include
+  // what Mesa draws in threads of its own.
+  double median_cpu_ms = 0, p99_cpu_ms = 0;
+  std::uint64_t most_memory = 0;  // anonymous, resident, of the process while scrubbing; in bytes
+  std::string renderer;           // what OpenGL says it is
 };
 
 // Throws Error{Input} when the trace cannot be opened or nothing can draw.

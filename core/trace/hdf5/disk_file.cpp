@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/trace/hdf5/read_at.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -103,16 +104,9 @@ void DiskFile::hold(std::uint64_t offset, std::span<const std::byte> bytes, int 
 }
 
 bool DiskFile::read_disk(std::uint64_t offset, std::span<std::byte> out) const {
-  std::fill(out.begin(), out.end(), std::byte{0});
-  for (std::size_t done = 0; done < out.size();) {
-    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
-                                static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return false;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return true;
+  const auto got = read_at(descriptor_, offset, out);
+  if (got) std::fill(out.begin() + static_cast<std::ptrdiff_t>(*got), out.end(), std::byte{0});
+  return got.has_value();
 }
 
 bool DiskFile::read(std::uint64_t offset, std::span<std::byte> out) const {

@@ -1,12 +1,14 @@
 // The global heap of the HDF5 file format, version 1 ("III.E. Disk Format: Level 1E").
 #include "core/trace/hdf5/global_heap.h"
 
+#include "core/trace/hdf5/read_at.h"
+
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace kvloupe::trace::h5 {
 namespace {
@@ -58,8 +60,8 @@ class RawFile {
   // False when the file has no such bytes.
   bool read(std::uint64_t address, std::uint64_t count, std::uint8_t* out) const {
     if (address > size_ || count > size_ - address) return false;
-    return ::pread(descriptor_, out, count, static_cast<off_t>(base_ + address)) ==
-           static_cast<ssize_t>(count);
+    return read_at(descriptor_, base_ + address, std::as_writable_bytes(std::span(out, count))) ==
+           count;
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "core/trace/hdf5/h5_read_driver.h"
 
+#include "core/trace/hdf5/read_at.h"
+
 #include <H5FDdevelop.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,6 +13,7 @@
 #include <iterator>
 #include <limits>
 #include <new>
+#include <span>
 
 namespace kvloupe::trace::h5 {
 namespace {
@@ -18,25 +21,38 @@ namespace {
 struct OpenFile {
   H5FD_t base;  // the library's own part, first
   int descriptor;
-  haddr_t eoa, eof;
+  haddr_t eoa;          // where the space ends that the library knows of
+  mutable haddr_t eof;  // where the file ended when the library last asked
 };
 
 OpenFile& of(H5FD_t* file) { return *reinterpret_cast<OpenFile*>(file); }
 const OpenFile& of(const H5FD_t* file) { return *reinterpret_cast<const OpenFile*>(file); }
 
+// Where failure_reason() finds it.
+void tell(const char* reason) {
+  H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_READERROR,
+           "error message = '%s'", reason);
+}
+
+bool learn_end(const OpenFile& file) {
+  struct stat status = {};
+  if (::fstat(file.descriptor, &status) != 0) return false;
+  file.eof = static_cast<haddr_t>(status.st_size);
+  return true;
+}
+
 H5FD_t* open_driver(const char* name, unsigned flags, hid_t, haddr_t) {
   if ((flags & H5F_ACC_RDWR) != 0) return nullptr;
   const int descriptor = ::open(name, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return nullptr;
-  struct stat status = {};
-  auto* file = ::fstat(descriptor, &status) == 0 ? new (std::nothrow) OpenFile{} : nullptr;
-  if (file == nullptr) {
-    ::close(descriptor);
-    return nullptr;
+  auto* file = descriptor < 0 ? nullptr : new (std::nothrow) OpenFile{};
+  if (file != nullptr) {
+    file->descriptor = descriptor;
+    if (learn_end(*file)) return &file->base;
   }
-  file->descriptor = descriptor;
-  file->eof = static_cast<haddr_t>(status.st_size);
-  return &file->base;
+  tell(std::strerror(errno));
+  delete file;
+  if (descriptor >= 0) ::close(descriptor);
+  return nullptr;
 }
 
 herr_t close_driver(H5FD_t* file) {
@@ -63,23 +79,26 @@ herr_t get_handle(H5FD_t* file, hid_t, void** handle) {
   return 0;
 }
 
-haddr_t get_eof(const H5FD_t* file, H5FD_mem_t) { return of(file).eof; }
+// Asked once more after the superblock was read: a file that is being written has grown by then, and
+// says so there.
+haddr_t get_eof(const H5FD_t* file, H5FD_mem_t) {
+  return learn_end(of(file)) ? of(file).eof : HADDR_UNDEF;
+}
 
-// What lies behind the end reads as zeros, as with the library's own driver.
+// What lies behind the end reads as zeros, as with the library's own driver; but what was there once
+// and was cut off is not taken for zeros.
 herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* out) {
-  auto* bytes = static_cast<char*>(out);
-  while (size > 0) {
-    const ssize_t got = ::pread(of(file).descriptor, bytes, size, static_cast<off_t>(address));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return -1;
-    if (got == 0) {
-      std::memset(bytes, 0, size);
-      return 0;
-    }
-    bytes += got;
-    address += static_cast<haddr_t>(got);
-    size -= static_cast<std::size_t>(got);
+  const std::span bytes(static_cast<std::byte*>(out), size);
+  const auto got = read_at(of(file).descriptor, address, bytes);
+  if (!got) {
+    tell(std::strerror(errno));
+    return -1;
   }
+  if (*got < size && address + *got < of(file).eof) {
+    tell("another program cut the file meanwhile");
+    return -1;
+  }
+  std::ranges::fill(bytes.subspan(*got), std::byte{0});
   return 0;
 }
 

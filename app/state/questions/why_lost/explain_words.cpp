@@ -200,7 +200,7 @@ std::string sentence_of(const SpanBudgetQuestion& question,
   const std::string budget = format_count(*answer.budget);
   if (spec.traits().grows_with_budget)
     return fmt::format("A budget of {} keeps {}{}.", budget, what, here);
-  return fmt::format("{} is the smallest budget that keeps {}, a larger one need not{}.", budget,
+  return fmt::format("A budget of {} keeps {}, one less does not{}; a larger one need not.", budget,
                      what, here);
 }
 
