@@ -106,7 +106,7 @@ void block_metrics_ui(DrawContext& context, const Tables& result) {
   };
   widgets::table_ui(context.palette, "##block ways", table, look);
   timing_ui(context, times);
-  ImGui::Dummy({0, widgets::em(0.3F)});
+  ImGui::Dummy({0, widgets::grid(0.5F)});
 }
 
 }  // namespace kvloupe::panels

@@ -10,7 +10,7 @@
 namespace kvloupe::shell {
 
 struct Settings {
-  widgets::ThemeKind theme = widgets::ThemeKind::Dark;
+  widgets::ThemeChoice theme = widgets::ThemeChoice::System;
   float user_scale = 1.0F;  // on top of what the display asks for
   int window_width = 1600;
   int window_height = 900;
@@ -20,8 +20,10 @@ struct Settings {
   bool restore_places = true;              // a trace opens where it was left
 };
 
-inline constexpr float kLeastScale = 0.6F;
+inline constexpr float kLeastScale = 0.75F;
 inline constexpr float kMostScale = 3.0F;
+// The next one of the scales that are offered; the last one where there is none.
+float next_scale(float scale, bool larger);
 
 // A damaged or missing file gives the defaults; a damaged one is reported once.
 Settings load_settings();

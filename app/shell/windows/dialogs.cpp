@@ -69,7 +69,7 @@ void ShortcutSheet::draw(const std::vector<Command>& commands, const widgets::Pa
   ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Always, {0.5F, 0.5F});
   if (!ImGui::BeginPopup(kId, ImGuiWindowFlags_NoSavedSettings)) return;
   {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.2F);
+    const widgets::FontScope strong(widgets::Type::Title);
     widgets::text_colored(palette.text, "Shortcuts");
   }
   if (ImGui::BeginTable("##shortcuts", 4,
@@ -78,7 +78,7 @@ void ShortcutSheet::draw(const std::vector<Command>& commands, const widgets::Pa
       if (command.keys.empty() || command.id.rfind("recent.", 0) == 0) continue;
       ImGui::TableNextColumn();
       {
-        const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+        const widgets::FontScope mono(widgets::Type::Number);
         widgets::text_colored(palette.accent, shortcut_text(command));
       }
       ImGui::TableNextColumn();
