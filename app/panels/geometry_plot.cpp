@@ -87,7 +87,7 @@ void mean_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 mean) {
   const float r = widgets::em(0.55F);
   const ImVec2 left(mean.x - r, mean.y - r), right(mean.x + r, mean.y - r),
       foot(mean.x, mean.y + r);
-  draw->AddTriangleFilled(left, right, foot, palette.fit);
+  draw->AddTriangleFilled(left, right, foot, palette.series[0]);
   draw->AddTriangle(left, right, foot, palette.panel, widgets::em(0.1F));
 }
 
@@ -111,9 +111,9 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
   for (int i = 1; i <= last; ++i) {
     const float alpha = 0.35F + 0.65F * static_cast<float>(i) / static_cast<float>(last);
     draw->AddLine(means[static_cast<std::size_t>(i - 1)], means[static_cast<std::size_t>(i)],
-                  widgets::with_alpha(palette.fit, alpha), widgets::em(0.13F));
+                  widgets::with_alpha(palette.series[0], alpha), widgets::em(0.13F));
   }
-  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.fit);
+  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
   const int here = result.question.place.chunk - result->points->first_chunk;
   if (here >= 0 && here <= last) mean_ui(draw, palette, means[static_cast<std::size_t>(here)]);
   for (const int numbered : {0, here, last})

@@ -275,11 +275,9 @@ class OverviewPanel final : public Panel {
           "instead of the current chunk");
   }
 
-  // The scale goes on in the line of the controls, in the middle of their height.
+  // The scale goes on in the line of the controls.
   static void beside_controls_ui(DrawContext& context) {
-    if (context.figure) return;
-    beside_ui(widgets::grid(2), widgets::em(14));
-    ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
+    if (!context.figure) beside_ui(widgets::grid(2), widgets::em(14));
   }
 
   // What the numbers are means over, as far as the place does not say it.

@@ -135,8 +135,11 @@ void OverviewGrid::draw(DrawContext& context, const Overview& result, const Numb
   const Cells grid(result->overview, context.figure, pixel, zoom_);
   if (!grid.fits()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const bool numbers =
-      grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 && grid.cell_h > ImGui::GetTextLineHeight();
+  const auto& values = result->overview.values.values;
+  const bool signs =
+      std::any_of(values.begin(), values.end(), [](double value) { return value <= -0.005; });
+  const bool numbers = grid.cell_w > ImGui::CalcTextSize(signs ? "-0.00" : "0.00").x + 1 &&
+                       grid.cell_h > ImGui::GetTextLineHeight();
   for (int l = 0; l < grid.num_layers; ++l)
     for (int h = 0; h < grid.num_heads; ++h) {
       const double value = result->overview.values.at(l, h);

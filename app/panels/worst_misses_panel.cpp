@@ -37,11 +37,13 @@ class WorstMissesPanel final : public Panel {
     filters_.draw(context, result, !regrets);
     progress_ui(context, result);
     sentence_ui(context, state::sentence_of(result.question, *result));
-    if (result->lost.all.lost > 0) {
+    // In a low window the lines need the room: the sentence has said what bar and legend say.
+    const auto has_room = [&](float height) {
+      return context.figure || ImGui::GetContentRegionAvail().y > widgets::em(height);
+    };
+    if (result->lost.all.lost > 0 && has_room(11)) {
       bar_ui(context, *result);
-      // In a low window the lines need the room; the sentence names what the bar does not.
-      if (context.figure || ImGui::GetContentRegionAvail().y > widgets::em(14))
-        legend_ui(context, *result);
+      if (has_room(14)) legend_ui(context, *result);
     }
     ImGui::Dummy({0, widgets::grid(0.5F)});
     table_ui(context, result, regrets);

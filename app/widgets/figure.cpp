@@ -1,6 +1,8 @@
 // See figure.h.
 #include "app/widgets/figure.h"
 
+#include <imgui_internal.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -201,7 +203,9 @@ void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, doubl
   ImGui::SameLine(0, em(0.4F));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float height = em(0.75F);
-  const float top = at.y + (ImGui::GetTextLineHeight() - height) / 2;
+  // In a line with controls the text stands lower.
+  const float lower = ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;
+  const float top = at.y + lower + (ImGui::GetTextLineHeight() - height) / 2;
   constexpr int kSteps = 48;
   for (int i = 0; i < kSteps; ++i) {
     const ImU32 from = color(palette, static_cast<double>(i) / kSteps);
