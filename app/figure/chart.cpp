@@ -32,8 +32,8 @@ Range range_of(const std::vector<ChartLine>& lines, bool of_x) {
 }
 
 ImU32 color_at(const Palette& p, std::size_t line) {
-  const std::array hues{p.hit, p.miss, p.good, p.slot_b, p.waste, p.recent, p.sink, p.text};
-  return hues[line % hues.size()];
+  const std::size_t hue = line % (p.series.size() + 1);
+  return hue < p.series.size() ? p.series[hue] : p.text;
 }
 
 // Shapes go on where the colours begin again.

@@ -10,12 +10,13 @@ namespace {
 using widgets::to_vec4;
 using widgets::with_alpha;
 
+// Distances on the grid of 8 pixels, halved where things belong together (widgets::grid).
 void set_sizes(ImGuiStyle& style) {
-  style.WindowPadding = {12, 10};
-  style.FramePadding = {9, 5};
+  style.WindowPadding = {12, 8};
+  style.FramePadding = {8, 4};
   style.CellPadding = {8, 3};
-  style.ItemSpacing = {8, 7};
-  style.ItemInnerSpacing = {6, 4};
+  style.ItemSpacing = {8, 8};
+  style.ItemInnerSpacing = {4, 4};
   style.IndentSpacing = 16;
   style.ScrollbarSize = 12;
   style.GrabMinSize = 12;

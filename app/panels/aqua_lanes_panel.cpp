@@ -65,7 +65,7 @@ class AquaLanesPanel final : public Panel {
     const LaneReport& r = result->report;
     const auto& loss = *result->key_loss;
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
-    const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_wrapped(
         context.palette.text,
         fmt::format("With {} of {} lanes a key loses {} of its norm by its own largest lanes, {} "
@@ -163,7 +163,7 @@ class AquaLanesPanel final : public Panel {
                  ? fmt::format("Calibrated on {}: holds this text (leakage)", basis.note->source)
                  : fmt::format("Foreign: calibrated on {}", basis.note->source);
     const bool leaks = basis.matched || (basis.note && basis.note->leakage);
-    const widgets::FontScope strong(widgets::fonts().strong, 0.95F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_colored(leaks ? context.palette.warning : context.palette.text,
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }

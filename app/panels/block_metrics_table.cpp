@@ -107,7 +107,7 @@ void block_metrics_ui(DrawContext& context, const Tables& result) {
   if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##block ways", table, look);
   timing_ui(context, times);
-  ImGui::Dummy({0, widgets::em(0.3F)});
+  ImGui::Dummy({0, widgets::grid(0.5F)});
 }
 
 }  // namespace kvloupe::panels

@@ -106,7 +106,7 @@ void head_names_ui(DrawContext& context, const BlockReport& r, const StagePlace&
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const double left = ImPlot::GetPlotLimits().X.Min;
   const auto rows = static_cast<double>(r.grid.num_query_blocks());
-  const widgets::FontScope small(widgets::fonts().mono, 0.8F);
+  const widgets::FontScope small(widgets::Type::Caption);
   for (std::size_t head = 0; head < r.q_heads.size(); ++head) {
     const double begin = masks.begin + rows * static_cast<double>(head);
     const ImVec2 from = ImPlot::PlotToPixels(left, begin);
@@ -193,7 +193,7 @@ float bar_height() { return widgets::em(0.55F); }
 
 // On as many lines as it takes.
 float title_height(const std::string& title, float width) {
-  const widgets::FontScope strong(widgets::fonts().strong, 0.92F);
+  const widgets::FontScope strong(widgets::Type::Strong);
   return ImGui::CalcTextSize(title.c_str(), nullptr, false, width).y;
 }
 
@@ -206,7 +206,7 @@ std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& lay
     DensityLabel label;
     label.density = &(report.*stage.density);
     label.middle = middles[i];
-    const widgets::FontScope small(widgets::fonts().body, 0.9F);
+    const widgets::FontScope small(widgets::Type::Caption);
     label.title = fmt::format("{}  {}", i + 1, stage.title);
     label.height = title_height(label.title, column.width) + bar_height() + widgets::em(0.4F);
     if (with_numbers) {
@@ -245,7 +245,7 @@ void label_ui(DrawContext& context, const DensityLabel& label, const LabelColumn
   ImDrawList* draw = ImGui::GetWindowDrawList();
   float y = label.top;
   {
-    const widgets::FontScope strong(widgets::fonts().strong, 0.92F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     draw->AddText(nullptr, 0.0F, {column.x, y}, p.text, label.title.c_str(), nullptr, column.width);
     y += title_height(label.title, column.width) + widgets::em(0.15F);
   }
@@ -256,9 +256,9 @@ void label_ui(DrawContext& context, const DensityLabel& label, const LabelColumn
   };
   bar(1, p.dropped);
   bar(label.density->kept.past, p.hit);
-  bar(label.density->forced.past, p.sink);
+  bar(label.density->forced.past, p.by_rule);
   y += bar_height() + widgets::em(0.1F);
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   draw->AddText(nullptr, 0.0F, {column.x, y}, p.muted, label.numbers.c_str(), nullptr,
                 column.width);
 }

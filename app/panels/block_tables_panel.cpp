@@ -43,7 +43,7 @@ class BlockTablesPanel final : public Panel {
     finding_ui(context, *result);
     if (!result.stale) block_metrics_ui(context, result);
     legend_ui(context, *result);
-    ImGui::Dummy({0, widgets::em(0.6F)});
+    ImGui::Dummy({0, widgets::grid(1)});
     plots_.draw(context, result);
   }
 
@@ -94,7 +94,7 @@ class BlockTablesPanel final : public Panel {
   }
 
   static void sentence_ui(DrawContext& context, const std::string& text) {
-    const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_wrapped(context.palette.text, text);
   }
 

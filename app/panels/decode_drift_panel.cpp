@@ -27,8 +27,8 @@ constexpr ImPlotFlags kPlotFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
 
-ImU32 closed_color(const widgets::Palette& palette) { return palette.accent; }
-ImU32 dense_color(const widgets::Palette& palette) { return palette.slot_b; }
+ImU32 closed_color(const widgets::Palette& palette) { return palette.series[0]; }
+ImU32 dense_color(const widgets::Palette& palette) { return palette.series[3]; }
 
 class DecodeDriftPanel final : public Panel {
  public:
@@ -42,7 +42,7 @@ class DecodeDriftPanel final : public Panel {
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (!result->against_dense()) {
-      losses_ui(context, result, room.y);
+      losses_ui(context, result, room.y - ImGui::GetTextLineHeightWithSpacing());
       return;
     }
     const bool wide = room.x > widgets::em(56);

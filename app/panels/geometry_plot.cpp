@@ -87,7 +87,7 @@ void mean_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 mean) {
   const float r = widgets::em(0.55F);
   const ImVec2 left(mean.x - r, mean.y - r), right(mean.x + r, mean.y - r),
       foot(mean.x, mean.y + r);
-  draw->AddTriangleFilled(left, right, foot, palette.miss);
+  draw->AddTriangleFilled(left, right, foot, palette.series[0]);
   draw->AddTriangle(left, right, foot, palette.panel, widgets::em(0.1F));
 }
 
@@ -111,9 +111,9 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
   for (int i = 1; i <= last; ++i) {
     const float alpha = 0.35F + 0.65F * static_cast<float>(i) / static_cast<float>(last);
     draw->AddLine(means[static_cast<std::size_t>(i - 1)], means[static_cast<std::size_t>(i)],
-                  widgets::with_alpha(palette.miss, alpha), widgets::em(0.13F));
+                  widgets::with_alpha(palette.series[0], alpha), widgets::em(0.13F));
   }
-  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.miss);
+  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
   const int here = result.question.place.chunk - result->points->first_chunk;
   if (here >= 0 && here <= last) mean_ui(draw, palette, means[static_cast<std::size_t>(here)]);
   for (const int numbered : {0, here, last})
@@ -134,7 +134,7 @@ void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
     const bool watched = span && key >= span->begin && key < span->end;
     const float r =
         std::max(1.2F, widgets::em(key == 0 || watched ? 0.3F : radius) * size_at(depth, i));
-    const ImU32 mark = key == 0 ? palette.sink : palette.recent;
+    const ImU32 mark = key == 0 ? palette.by_rule : palette.text;
     const bool marked = key == 0 || watched;
     draw->AddCircleFilled(at[i], r, plain && marked ? mark : color_of_key(palette, result, i));
     if (form.color == Color::Fate)

@@ -29,15 +29,15 @@ class HeadMergePanel final : public Panel {
       return;
     }
     {
-      const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+      const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_wrapped(context.palette.text, state::sentence_of(result.question, *result));
     }
     widgets::legend_ui(context.palette,
                        {{"with a set of its own", color_alone(context)},
                         {"with the set that the row keeps", color_merged(context)}});
-    ImGui::Dummy({0, widgets::em(0.3F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
     bars_ui(context, result);
-    ImGui::Dummy({0, widgets::em(0.4F)});
+    ImGui::Dummy({0, widgets::grid(1)});
     lost_ui(context, result);
   }
 
@@ -128,7 +128,7 @@ class HeadMergePanel final : public Panel {
 
   static void head_keys_ui(DrawContext& context, const Merge& result, const Head& head) {
     {
-      const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+      const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, fmt::format("query head {}", head.q_head));
     }
     if (head.lost.empty()) {

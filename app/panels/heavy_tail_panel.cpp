@@ -1,8 +1,11 @@
 // heavy_tail: how few queries and keys carry a head's attention. Left the queries by their distance
-// to the mean query, and below it how scores deviate from their key's mean; in the middle the shares of the mass by key and by query, on log axes with a
-// power law through the largest; right the chunk's rows of attention, the farthest query on top.
+// to the mean query, and below it how scores deviate from their key's mean; in the middle the shares
+// of the mass by key and by query, on log axes with a power law through the largest; right the
+// chunk's rows of attention, the farthest query on top.
+#include "app/panels/heavy_tail_words.h"
 #include "app/panels/matrix_picture.h"
 #include "app/panels/query_scatter.h"
+#include "app/panels/tail_curves.h"
 #include "app/state/questions/how_it_works/heavy_tail.h"
 #include "app/state/token_text.h"
 
@@ -28,140 +31,8 @@ using Tails = state::Result<HeavyTailQuestion>;
 constexpr const char* kView = "heavy_tail";
 constexpr std::int32_t kMostMarks = 256;  // keys of a longer span are not marked one by one
 
-ImU32 key_color(const widgets::Palette& palette) { return palette.accent; }
+ImU32 key_color(const widgets::Palette& palette) { return palette.series[0]; }
 ImU32 query_color(const widgets::Palette& palette) { return palette.current; }
-
-int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
-}
-
-std::string of_all(std::int64_t part, std::int64_t all) {
-  return share_text(static_cast<double>(part) / static_cast<double>(all));
-}
-
-widgets::Chip tail_chip(const std::string& name, const std::optional<analysis::PowerTail>& tail,
-                        std::int64_t count, const std::string& more) {
-  if (!tail)
-    return {name + " undefined", 0, "Too few values, or the largest are equal: no tail to fit."};
-  return {
-      fmt::format("{} {:.2f}", name, tail->index), 0,
-      fmt::format("Hill's estimator over the k = {0} largest of n = {1} values, k the root of n: "
-                  "k / sum of ln(x_i / x_{2}). The share of values above x falls as "
-                  "x^-{3:.2f}: the smaller the index, the heavier the tail; below 2 the "
-                  "variance is unbounded, below 1 the mean.{4}",
-                  tail->top, format_count(count), tail->top + 1, tail->index, more)};
-}
-
-std::vector<widgets::Chip> chips_of(DrawContext& context, const Place& place,
-                                    const Answer& answer) {
-  std::vector<widgets::Chip> chips;
-  if (answer.has_mass()) {
-    chips.push_back(tail_chip("keys: tail index", answer.keys.tail, answer.num_keys(),
-                              " The values are the masses of the past keys but position 0."));
-    chips.push_back({fmt::format("sink {}", share_text(answer.sink_share)), 0,
-                     "Position 0's share of what the chunk's queries give to all past keys. It is "
-                     "left out of every other number here."});
-  }
-  if (answer.num_queries() > 1)
-    chips.push_back(tail_chip("queries: tail index", answer.relevance.tail, answer.num_queries(),
-                              " The values are 1 + S_q; they cannot exceed 2, so the law only "
-                              "describes the upper ranks."));
-  if (const analysis::ScoreDeviations& scores = answer.spread.deviations; !scores.bins.empty())
-    chips.push_back(
-        {fmt::format("scores: max {:.1f} \u03C3", scores.highest), 0,
-         fmt::format(
-             "The largest of {} deviations of a score, cos(query, key), from its key's mean "
-             "over the chunk's queries, in standard deviations (\u03C3 = {:.3g}). {:.3g} % lie "
-             "above 3 \u03C3, in a normal distribution 0.135 %; the excess kurtosis is {:.2f}, "
-             "there 0. A heavy tail means that some queries want a key much more than its "
-             "mean says: their maximum shows it, the mean does not.",
-             format_count(scores.count), scores.sigma, 100 * scores.above_3_sigma,
-             scores.excess_kurtosis)});
-  for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
-  return chips;
-}
-
-std::string finding_of(const Answer& answer) {
-  if (!answer.has_mass())
-    return "No key besides position 0 lies before this chunk: there is no mass to share.";
-  std::string text = fmt::format(
-      "Half of the attention to the past, position 0 aside, lands on {} of {} keys ({})",
-      format_count(answer.keys.half), format_count(answer.num_keys()),
-      of_all(answer.keys.half, answer.num_keys()));
-  if (answer.num_queries() == 1) return text + ".";
-  return text + fmt::format(
-                    " and comes from {} of {} queries ({}). The {} queries with the largest S_q "
-                    "({}) give {} of it.",
-                    answer.queries.half, answer.num_queries(),
-                    of_all(answer.queries.half, answer.num_queries()), answer.quarter,
-                    of_all(answer.quarter, answer.num_queries()), share_text(answer.quarter_share));
-}
-
-// Ticks at 1, 2 and 5: a range of one decade or two shows more than its powers of ten.
-void fine_log_ticks(ImAxis axis, double low, double high) {
-  std::vector<double> ticks;
-  for (double decade = std::pow(10, std::floor(std::log10(low))); decade <= high; decade *= 10)
-    for (const int factor : {1, 2, 5})
-      if (factor * decade >= low && factor * decade <= high) ticks.push_back(factor * decade);
-  ImPlot::SetupAxisTicks(axis, ticks.data(), static_cast<int>(ticks.size()));
-}
-
-void curve_ui(const Curve& curve, ImU32 color) {
-  constexpr std::size_t kDots = 12;  // the first ranks stand apart from each other
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
-  std::vector<ImVec2> points;
-  for (const auto& [rank, height] : curve.line)
-    points.push_back(ImPlot::PlotToPixels(rank, height));
-  draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, widgets::em(0.14F));
-  for (std::size_t i = 0; i < std::min(kDots, points.size()); ++i)
-    draw->AddCircleFilled(points[i], widgets::em(0.19F), color);
-}
-
-// A label on a ground of its own, pushed into the plot.
-void label_ui(DrawContext& context, ImVec2 at, ImU32 color, const std::string& text) {
-  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
-  const ImVec2 origin = ImPlot::GetPlotPos(), room = ImPlot::GetPlotSize();
-  at.x = std::max(origin.x, std::min(at.x, origin.x + room.x - size.x - widgets::em(0.2F)));
-  at.y = std::max(origin.y, at.y);
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
-  draw->AddRectFilled(at, {at.x + size.x, at.y + size.y},
-                      widgets::with_alpha(context.palette.panel, 0.85F));
-  draw->AddText(at, color, text.c_str());
-}
-
-// The power law over the ranks that it was fitted to.
-void tail_ui(DrawContext& context, const Curve& curve) {
-  if (!curve.tail) return;
-  const auto end = static_cast<double>(curve.tail->top + 1);
-  ImPlot::GetPlotDrawList()->AddLine(
-      ImPlot::PlotToPixels(1, curve.tail->at(1)), ImPlot::PlotToPixels(end, curve.tail->at(end)),
-      widgets::with_alpha(context.palette.miss, 0.9F), widgets::em(0.12F));
-  // Falling curves leave room below.
-  const std::string text = fmt::format("index {:.2f}", curve.tail->index);
-  const ImVec2 at = ImPlot::PlotToPixels(std::sqrt(end), curve.tail->at(std::sqrt(end)));
-  label_ui(context, {at.x - ImGui::CalcTextSize(text.c_str()).x, at.y + widgets::em(1)},
-           context.palette.text, text);
-}
-
-// Left of the line lies half of the mass. Labels of several stand one above the other.
-void half_ui(DrawContext& context, const Shares& shares, ImU32 color, const char* what,
-             int label_line) {
-  const ImVec2 top = ImPlot::PlotToPixels(static_cast<double>(shares.half),
-                                          shares.height(static_cast<std::size_t>(shares.half - 1)));
-  const float bottom = ImPlot::GetPlotPos().y + ImPlot::GetPlotSize().y;
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
-  draw->AddLine(top, {top.x, bottom}, widgets::with_alpha(color, 0.8F), widgets::em(0.08F));
-  draw->AddCircleFilled(top, widgets::em(0.34F), color);
-  const float line = ImGui::GetTextLineHeight() * (static_cast<float>(label_line) + 1.2F);
-  if (ImPlot::GetPlotSize().y > widgets::em(9))  // else they would hide the curves
-    label_ui(context, {top.x + widgets::em(0.3F), bottom - line}, color,
-             fmt::format("half: {} {}", format_count(shares.half), what));
-}
-
-std::size_t rank_at(double x, std::size_t count) {
-  return static_cast<std::size_t>(std::clamp(std::llround(x), 1LL, static_cast<long long>(count)) -
-                                  1);
-}
 
 class HeavyTailPanel final : public Panel {
  public:
@@ -172,14 +43,14 @@ class HeavyTailPanel final : public Panel {
     const Place& place = result.question.place;
     widgets::figure_head_ui(
         context.palette, context.figure, "Heavy tail", "", place_caption(place),
-        result ? chips_of(context, place, *result) : trace_chips(context, place));
+        result ? tail_chips(context, place, *result) : trace_chips(context, place));
     if (!ready_ui(context, result, "Ranking queries and keys by their attention")) return;
     {
-      const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
-      widgets::text_wrapped(context.palette.text, finding_of(*result));
+      const widgets::FontScope strong(widgets::Type::Strong);
+      widgets::text_wrapped(context.palette.text, tail_finding(*result));
     }
     legend_ui(context, place, *result);
-    ImGui::Dummy({0, widgets::em(0.4F)});
+    ImGui::Dummy({0, widgets::grid(1)});
     plots_ui(context, result);
   }
 
@@ -199,7 +70,7 @@ class HeavyTailPanel final : public Panel {
     if (answer.has_mass()) items.push_back({"key", key_color(p), Shape::Line});
     const bool deviates = !answer.spread.deviations.bins.empty();
     items.push_back(
-        {deviates ? "power law (Hill); of scores: normal distribution" : "power law (Hill)", p.miss,
+        {deviates ? "power law (Hill); of scores: normal distribution" : "power law (Hill)", p.fit,
          Shape::Line});
     if (const auto span = marked_keys(place, answer); span && answer.has_mass())
       items.push_back({state::readable_name(span->name), p.text, Shape::Dot});
@@ -282,8 +153,8 @@ class HeavyTailPanel final : public Panel {
     fine_log_ticks(ImAxis_Y1, low, high);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    curve_ui(curve, query_color(context.palette));
-    tail_ui(context, curve);
+    tail_curve_ui(curve, query_color(context.palette));
+    power_law_ui(context, curve);
     if (const std::int32_t row = looked_at(result.question.place); row >= 0) {
       const auto rank = curve.ranking.rank[static_cast<std::size_t>(row)];
       ring_ui(context, rank + 1, 1 + curve.ranking.value[static_cast<std::size_t>(rank)]);
@@ -328,7 +199,7 @@ class HeavyTailPanel final : public Panel {
       const double share = width * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
       if (share >= low) normal.push_back(ImPlot::PlotToPixels(x, share));
     }
-    draw->AddPolyline(normal.data(), static_cast<int>(normal.size()), context.palette.miss, 0,
+    draw->AddPolyline(normal.data(), static_cast<int>(normal.size()), context.palette.fit, 0,
                       widgets::em(0.12F));
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) deviation_at(deviations);
@@ -374,12 +245,12 @@ class HeavyTailPanel final : public Panel {
     ImPlot::SetupAxisFormat(ImAxis_Y1, percent_tick);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    if (several) curve_ui(answer.queries, query_color(context.palette));
-    curve_ui(answer.keys, key_color(context.palette));
+    if (several) tail_curve_ui(answer.queries, query_color(context.palette));
+    tail_curve_ui(answer.keys, key_color(context.palette));
     half_ui(context, answer.keys, key_color(context.palette), "keys", 0);
     if (several) half_ui(context, answer.queries, query_color(context.palette), "queries", 1);
     marks_ui(context, result.question.place, answer);
-    tail_ui(context, answer.keys);
+    power_law_ui(context, answer.keys);
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) mass_at(context, result);
     ImPlot::EndPlot();
@@ -432,23 +303,9 @@ class HeavyTailPanel final : public Panel {
     if (plot_clicked() && !result.stale) context.workspace.cursor.set_keys(key, key + 1);
   }
 
-  // S_q, rank and mass of a row of the chunk.
-  static std::string query_lines(const Place& place, const Answer& answer, std::int32_t row) {
-    const auto index = static_cast<std::size_t>(row);
-    std::string text = fmt::format("query {}\nS_q {:.4f}, rank {} of {}",
-                                   token_line(place, place.chunk_info().begin + row),
-                                   answer.spread.relevance[index],
-                                   answer.relevance.ranking.rank[index] + 1, answer.num_queries());
-    if (answer.has_mass())
-      text += fmt::format("\ngives {:.4g} to the past but position 0, {} of the mass",
-                          answer.spread.query_mass[index],
-                          share_text(answer.queries.share(answer.spread.query_mass[index])));
-    return text;
-  }
-
   static void query_at(DrawContext& context, const Tails& result, std::int32_t row) {
     const Place& place = result.question.place;
-    widgets::tooltip("%s", query_lines(place, *result, row).c_str());
+    widgets::tooltip("%s", tail_query_lines(place, *result, row).c_str());
     if (plot_clicked() && !result.stale)
       choose_query(context, place, static_cast<std::size_t>(row));
   }
@@ -499,7 +356,7 @@ class HeavyTailPanel final : public Panel {
     const std::string attention = key > query
                                       ? "after the query: not visible"
                                       : "attention " + share_text(result->map->rows->at(row, key));
-    widgets::tooltip("%s\nkey %s\n%s", query_lines(place, *result, row).c_str(),
+    widgets::tooltip("%s\nkey %s\n%s", tail_query_lines(place, *result, row).c_str(),
                      token_line(place, key).c_str(), attention.c_str());
   }
 

@@ -126,7 +126,7 @@ void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
           ? fmt::format("{}: nowhere up for choice", chunk_name(place.info(), place.chunk))
           : fmt::format("{}, layers x {}: kept in {} of {}", chunk_name(place.info(), place.chunk),
                         head_word(*fates), fates->kept, fates->decided));
-  const widgets::FontScope small(widgets::fonts().body, 0.8F);
+  const widgets::FontScope small(widgets::Type::Caption);
   const Grid grid(*fates);
   numbers_ui(context, grid, *fates);
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -134,8 +134,8 @@ void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
     for (int row = 0; row < fates->num_rows; ++row) {
       const KeyFatesQuestion::Fate& fate = fates->at(l, row);
       const float rounding = std::min(2.5F, grid.cell_h * 0.2F);
-      draw->AddRectFilled(grid.from(l, row), grid.to(l, row),
-                          color_of_life(context.palette, fate.state, fate.dense), rounding);
+      widgets::key_rect(draw, context.palette, grid.from(l, row), grid.to(l, row),
+                        color_of_life(context.palette, fate.state, fate.dense), rounding);
       draw->AddRect(grid.from(l, row), grid.to(l, row),
                     widgets::with_alpha(context.palette.faint, 0.35F), rounding);
     }
@@ -146,7 +146,7 @@ void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
                                           grid.cell_h * static_cast<float>(fates->num_rows)});
   if (!context.figure && ImGui::IsItemHovered()) point_at(context, fates, grid, pressed);
   // Where rows are low the number of the last one is higher than its row.
-  ImGui::Dummy({0, widgets::em(0.2F)});
+  ImGui::Dummy({0, widgets::grid(0.5F)});
 }
 
 }  // namespace kvloupe::panels

@@ -73,7 +73,7 @@ void span_label_ui(DrawContext& context, const MissQuestion::Bar& bar) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 from = ImPlot::PlotToPixels(bar.first - 0.4, bar.span_mass);
   const ImVec2 to = ImPlot::PlotToPixels(bar.last - 0.6, 0);
-  const widgets::FontScope small(widgets::fonts().body, 0.8F);
+  const widgets::FontScope small(widgets::Type::Caption);
   const std::string text = fmt::format("{}/{}", bar.kept, bar.total);
   const ImVec2 size = ImGui::CalcTextSize(text.c_str());
   if (size.x >= (to.x - from.x) * 1.2F) return;
@@ -91,8 +91,9 @@ void key_bars_ui(DrawContext& context, const KeyLife& life) {
     const auto at = static_cast<double>(c);
     const ImVec2 from = ImPlot::PlotToPixels(at - 0.27, chunk.share);
     const ImVec2 to = ImPlot::PlotToPixels(at + 0.27, 0);
-    draw->AddRectFilled({from.x, std::min(from.y, to.y - 1)}, {std::max(to.x, from.x + 1), to.y},
-                        color_of_life(context.palette, chunk.state, chunk.dense), 2);
+    widgets::key_rect(draw, context.palette, {from.x, std::min(from.y, to.y - 1)},
+                      {std::max(to.x, from.x + 1), to.y},
+                      color_of_life(context.palette, chunk.state, chunk.dense), 2);
   }
 }
 
@@ -107,8 +108,8 @@ void band_ui(DrawContext& context, const KeyLife& life, double height) {
     while (last < life.chunks.size() && look(last) == look(first)) ++last;
     const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(first) - 0.5, -0.25 * height);
     const ImVec2 to = ImPlot::PlotToPixels(static_cast<double>(last) - 0.5, -0.9 * height);
-    draw->AddRectFilled({from.x + 1, from.y}, {std::max(to.x - 1, from.x + 2), to.y}, look(first),
-                        3);
+    widgets::key_rect(draw, context.palette, {from.x + 1, from.y},
+                      {std::max(to.x - 1, from.x + 2), to.y}, look(first), 3);
     draw->AddRect({from.x + 1, from.y}, {std::max(to.x - 1, from.x + 2), to.y},
                   widgets::with_alpha(context.palette.faint, 0.5F), 3);
     first = last;
@@ -198,7 +199,7 @@ ImU32 color_of_life(const widgets::Palette& palette, State state, bool dense) {
     case State::Lost:
       return palette.miss;
     case State::Evicted:
-      return widgets::mix(palette.miss, palette.panel, 0.55);
+      return palette.evicted;
     case State::Own:
       return palette.current;
     case State::Hidden:

@@ -41,7 +41,7 @@ bool token_ui(DrawContext& context, const state::Place& place, std::int64_t posi
 void rivals_ui(DrawContext& context, const KeyUnderMethod& key) {
   const auto& result = key.why.result;
   heading_ui(context, "Rivals", "kept with the lowest scores");
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   if (result->rivals.empty()) {
     widgets::text_wrapped(context.palette.muted, "Nothing was ranked here.");
     return;
@@ -67,7 +67,7 @@ void rivals_ui(DrawContext& context, const KeyUnderMethod& key) {
 void voters_ui(DrawContext& context, const KeyUnderMethod& key) {
   const auto& result = key.why.result;
   heading_ui(context, "Voters", "queries with most attention on it");
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   const auto& voters = result->voters;
   if (voters.empty()) {
     widgets::text_wrapped(context.palette.muted, "No query of the chunk sees the key.");

@@ -71,14 +71,14 @@ void draw_pill(const widgets::Palette& palette, const Pill& pill, ImVec2 at, ImV
 }
 
 void label_ui(DrawContext& context, const char* text) {
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_colored(context.palette.muted, text);
 }
 
 void stages_ui(DrawContext& context, const state::ExplainNow& now) {
   const auto marks = state::stage_marks(now);
   if (marks.empty()) return;
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   bool first = true;
   for (const StageMark& mark : marks) {
     const bool quiet = mark.sign == Sign::NotAsked || mark.sign == Sign::Looking;
@@ -145,7 +145,7 @@ void what_ifs_ui(DrawContext& context, const KeyUnderMethod& key) {
   label_ui(context, context.figure
                         ? "Changed alone (filled: kept, ring: lost)"
                         : "Changed alone (filled: kept, ring: lost); a click makes it B");
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   for (std::size_t i = 0; i < all.size(); ++i) what_if_ui(context, key, all[i], i, i == 0);
 }
 
@@ -223,7 +223,7 @@ void cause_ui(DrawContext& context, const KeyUnderMethod& key) {
     const auto& chunk = key.span->chunks.at(static_cast<std::size_t>(place.chunk));
     alarm &= 2 * chunk.kept < chunk.total;
   }
-  const widgets::FontScope strong(widgets::fonts().strong, 1.05F);
+  const widgets::FontScope strong(widgets::Type::Strong);
   widgets::text_wrapped(alarm ? context.palette.error : context.palette.text, cause);
 }
 
@@ -259,7 +259,7 @@ void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& searc
     const std::string note = run ? state::disagreement(result.question, why, *run) : std::string();
     if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
   }
-  ImGui::Dummy({0, widgets::em(0.1F)});
+  ImGui::Dummy({0, widgets::grid(0.5F)});
   stages_ui(context, key.why);
   what_ifs_ui(context, key);
 }

@@ -47,18 +47,16 @@ void recall_bar(DrawContext& context, const Map& map, std::size_t chunk, double 
   const bool here = static_cast<int>(chunk) == map.question.place.chunk;
   const ImVec2 from = ImPlot::PlotToPixels(0, static_cast<double>(chunk) + 0.12);
   const ImVec2 to = ImPlot::PlotToPixels(recall, static_cast<double>(chunk) + 0.88);
-  const ImU32 bar = dense ? context.palette.dense : context.palette.hit;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   // Bars that the mean leaves out are pale.
   const bool counts = state::number_chunks(context.workspace.selection().numbers,
                                            map.question.place, state::NumberScope::Kind::All)
                           .has(static_cast<int>(chunk));
-  draw->AddRectFilled(from, to,
-                      dense ? bar
-                            : widgets::with_alpha(bar, !counts ? 0.3F
-                                                       : here  ? 1.0F
-                                                               : 0.75F));
-  const widgets::FontScope small(widgets::fonts().mono, 0.8F);
+  const ImU32 bar = dense ? context.palette.dense
+                          : widgets::mix(context.palette.panel, context.palette.hit,
+                                         !counts ? 0.3 : here ? 1.0 : 0.75);
+  draw->AddRectFilled(from, to, bar);
+  const widgets::FontScope small(widgets::Type::Caption);
   if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) return;
   const std::string text = dense ? std::string("all kept") : fmt::format("{:.2f}", recall);
   const float width = ImGui::CalcTextSize(text.c_str()).x;
@@ -80,7 +78,7 @@ void count_in(ImDrawList* draw, ImVec2 from, ImVec2 to, ImU32 color, std::int32_
 void kept_by_bar(DrawContext& context, const analysis::KvDifference& map, std::size_t chunk) {
   const std::int32_t kept = map.kept(chunk);
   if (kept == 0) return;
-  const widgets::FontScope small(widgets::fonts().mono, 0.8F);
+  const widgets::FontScope small(widgets::Type::Caption);
   double before = 0;
   for (const KeptBy what : {KeptBy::AOnly, KeptBy::Both, KeptBy::BOnly}) {
     const std::int32_t count = map.count(chunk, what);

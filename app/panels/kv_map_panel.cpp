@@ -6,6 +6,7 @@
 #include "app/panels/kv_map_picture.h"
 #include "app/panels/show_control.h"
 #include "app/state/labels.h"
+#include "app/widgets/meanings.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -165,7 +166,7 @@ class KvMapPanel final : public Panel {
                             place_caption(context.workspace.place()), {});
     show_ui(context, kView);
     legend(context);
-    ImGui::Dummy({0, widgets::em(0.2F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
     ImGui::BeginChild("maps", {0, 0});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const int count = static_cast<int>(methods.size());
@@ -239,6 +240,13 @@ class KvMapPanel final : public Panel {
     ImPlot::EndAlignedPlots();
   }
 
+  // Sinks and recent keys are both kept by rule, and their place says which they are.
+  static widgets::LegendItem item_of(const widgets::Palette& palette, KeyState state) {
+    if (state == KeyState::Sink || state == KeyState::Recent)
+      return widgets::legend_of(palette, widgets::Meaning::ByRule);
+    return {state::label_of(state), widgets::color_of(palette, state)};
+  }
+
   // The states that any of the maps drawn has.
   void legend(DrawContext& context) const {
     std::vector<widgets::LegendItem> items;
@@ -246,8 +254,10 @@ class KvMapPanel final : public Panel {
     for (const KeyState state : kLegendOrder)
       if (std::any_of(drawn_.begin(), drawn_.end(), [&](std::size_t i) {
             return pictures_[i].map && pictures_[i].map->present[static_cast<std::size_t>(state)];
-          }))
-        items.push_back({state::label_of(state), widgets::color_of(context.palette, state)});
+          })) {
+        const widgets::LegendItem item = item_of(context.palette, state);
+        if (items.empty() || items.back().text != item.text) items.push_back(item);
+      }
     for (const std::size_t i : drawn_)
       evicts |= pictures_[i].map && !pictures_[i].map->map.evict_chunk.empty();
     if (evicts)

@@ -1,5 +1,7 @@
 #include "app/panels/kv_map_picture.h"
 
+#include "app/widgets/figure.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -205,6 +207,7 @@ void fill_kv_map(const widgets::Palette& palette, const state::KvMapQuestion::An
       Cells<KeyState, analysis::kNumKeyStates>{
           map.states, answer.grid, static_cast<std::int64_t>(map.chunks.size()), map.num_tokens},
       window, pixels);
+  widgets::hatch_pixels(palette, window.width, pixels);
   mark_deaths(palette, map, window, pixels);
 }
 

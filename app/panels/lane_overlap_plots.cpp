@@ -28,7 +28,9 @@ std::vector<int> sizes_of(const LaneReport& report) {
   return sizes;
 }
 
-ImU32 color_of(const widgets::Palette& p, bool of_keys) { return of_keys ? p.miss : p.hit; }
+ImU32 color_of(const widgets::Palette& p, bool of_keys) {
+  return of_keys ? p.series[3] : p.series[0];
+}
 
 // Half a violin: as wide as vectors are many, one bar for each share that there can be.
 void half_violin_ui(DrawContext& context, const LaneOverlap& overlap, double center) {
@@ -87,7 +89,7 @@ void overlap_plot_ui(DrawContext& context, const LaneReport& r, bool rotated, in
 }
 
 void row_title_ui(DrawContext& context, bool rotated) {
-  const widgets::FontScope strong(widgets::fonts().strong, 0.95F);
+  const widgets::FontScope strong(widgets::Type::Strong);
   widgets::text_colored(context.palette.text,
                         rotated ? "Rotated vectors: lanes and directions are the same, as the "
                                   "method works"

@@ -37,7 +37,7 @@ void dashed_line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::v
 // cannot hold them all.
 void values_at_k_ui(DrawContext& context, ImDrawList* draw, const LaneReport& r,
                     const std::vector<Line>& lines) {
-  const widgets::FontScope small(widgets::fonts().body, 0.88F);
+  const widgets::FontScope small(widgets::Type::Caption);
   const ImVec2 at = ImPlot::GetPlotPos();
   const ImVec2 size = ImPlot::GetPlotSize();
   float y = at.y + widgets::em(0.4F);
@@ -170,11 +170,11 @@ void loss_tooltip(const LaneReport& r, const std::vector<Line>& lines) {
 ImU32 loss_color(const widgets::Palette& palette, LaneChoice choice) {
   switch (choice) {
     case LaneChoice::Magnitude:
-      return palette.hit;
+      return palette.series[0];
     case LaneChoice::Leading:
-      return palette.miss;
+      return palette.series[3];
     case LaneChoice::QueryLanes:
-      return palette.recent;
+      return palette.series[4];
   }
   return palette.text;
 }
@@ -223,7 +223,7 @@ void score_errors_ui(DrawContext& context, const Lanes& result, ImVec2 size) {
                                            ImPlot::PlotToPixels(shown + 0.5, 0),
                                            widgets::with_alpha(p.accent, 0.12F));
   {
-    const widgets::FontScope small(widgets::fonts().mono, 0.78F);
+    const widgets::FontScope small(widgets::Type::Caption);
     for (int head = 0; head < r.num_q_heads; ++head) {
       const auto i = static_cast<std::size_t>(head);
       error_bar_ui(context, head - 0.4, head, r.score_error[i], own);

@@ -94,7 +94,7 @@ class LatencyPanel final : public Panel {
 
   static void verdict_ui(DrawContext& context, const LatencyReport& r) {
     if (r.total.samples == 0) return;
-    const widgets::FontScope strong(widgets::fonts().strong, 1.25F);
+    const widgets::FontScope strong(widgets::Type::Title);
     widgets::text_wrapped(context.palette.text, state::verdict_of(r));
   }
 
@@ -103,8 +103,8 @@ class LatencyPanel final : public Panel {
     const auto& p = context.palette;
     std::vector<LatencyPart> parts = state::parts_of(r);
     parts.back().name = "dense";
-    const std::array colors{p.hit, p.waste, p.recent, widgets::mix(p.panel, p.text, 0.7),
-                            p.current};
+    const std::array colors{p.series[0], p.series[2], p.series[1],
+                            widgets::mix(p.panel, p.text, 0.7), p.current};
     double longest = 1e-6;
     for (const LatencyPart& part : parts)
       longest = std::max({longest, part.stats.q75_ms, part.stats.median_ms});

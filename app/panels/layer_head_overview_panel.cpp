@@ -67,8 +67,8 @@ class OverviewPanel final : public Panel {
     const NumberInfo& info = replay::info_of(result.question.number());
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
     const Coloring coloring(info, scale_.of(result.question, *result));
-    note_ui(context, result.question);
     scale_ui(context, result, info, coloring);
+    note_ui(context, result.question);
     head_.end(result.question.place.cell_key() + result.question.key());
     const bool entropy = info.number == Number::Entropy;
     grid_and_extremes_ui(
@@ -206,6 +206,7 @@ class OverviewPanel final : public Panel {
   static void difference_scale_ui(DrawContext& context,
                                   const state::OverviewDifferenceQuestion::Answer& answer,
                                   const NumberInfo& info, const Coloring& coloring) {
+    beside_controls_ui(context);
     widgets::color_scale_ui(
         context.palette, coloring.color, fmt::format("B higher by {:.2g}", coloring.range.high),
         fmt::format("A higher by {:.2g}", coloring.range.high), info.title, widgets::em(9));
@@ -216,7 +217,7 @@ class OverviewPanel final : public Panel {
                     answer.a_better, answer.less.num_known, answer.b_better));
     if (answer.less.num_dense > 0)
       remark_ui(context, context.palette.muted, "struck out: one of them is not known there");
-    ImGui::Dummy({0, widgets::em(0.2F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
   }
 
   // Budgets and fallbacks are those of the head that the place names.
@@ -274,6 +275,11 @@ class OverviewPanel final : public Panel {
           "instead of the current chunk");
   }
 
+  // The scale goes on in the line of the controls.
+  static void beside_controls_ui(DrawContext& context) {
+    if (!context.figure) beside_ui(widgets::grid(2), widgets::em(14));
+  }
+
   // What the numbers are means over, as far as the place does not say it.
   static std::string words_of_mean(const Overview& result) {
     const OverviewQuestion& question = result.question;
@@ -287,6 +293,7 @@ class OverviewPanel final : public Panel {
   static void scale_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                        const Coloring& coloring) {
     const std::string mean = words_of_mean(result);
+    beside_controls_ui(context);
     widgets::color_scale_ui(
         context.palette, coloring.color, fmt::format("{:.2g}", coloring.range.low),
         fmt::format("{:.2g}", coloring.range.high),
@@ -305,11 +312,11 @@ class OverviewPanel final : public Panel {
       remark_ui(context, context.palette.muted,
                 keys ? "struck out: dense, or none of these keys comes before the chunk"
                      : "struck out: dense, everything is kept");
-    ImGui::Dummy({0, widgets::em(0.2F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
   }
 
   static void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
-    const widgets::FontScope small(widgets::fonts().body, 0.9F);
+    const widgets::FontScope small(widgets::Type::Caption);
     if (context.figure) ImGui::SameLine(0, widgets::em(1));
     widgets::text_wrapped(color, text);
   }
@@ -352,14 +359,14 @@ class OverviewPanel final : public Panel {
     const std::size_t count = std::min(static_cast<std::size_t>(lines), cells.size());
     for (const bool best : {false, true}) {
       {
-        const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+        const widgets::FontScope strong(widgets::Type::Strong);
         widgets::text_colored(context.palette.text, best ? headings.best : headings.worst);
       }
       if (!best && !result->gap.values.empty())
         remark_ui(context, context.palette.muted, "recall, gap to the oracle");
       for (std::size_t i = 0; i < count; ++i)
         extreme_ui(context, result, coloring, cells[best ? cells.size() - 1 - i : i]);
-      ImGui::Dummy({0, widgets::em(0.6F)});
+      ImGui::Dummy({0, widgets::grid(1)});
     }
     widgets::text_wrapped(context.palette.muted, info.sentence);
   }
@@ -378,7 +385,7 @@ class OverviewPanel final : public Panel {
         context.palette.text,
         fmt::format("layer {}, {} {}", layer, head_word(*result), index % values.cols));
     ImGui::SameLine(widgets::em(13));
-    const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+    const widgets::FontScope mono(widgets::Type::Number);
     std::string text = fmt::format("{:.3f}", value);
     if (!result->gap.values.empty())
       text += fmt::format("  {:.3f}", result->gap.values[static_cast<std::size_t>(index)]);

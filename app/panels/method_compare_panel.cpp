@@ -132,7 +132,7 @@ class MethodComparePanel final : public Panel {
     const std::vector<CompareColumn>& columns = state::compare_columns();
     const CompareOrder order = state::compare_order(context.workspace);
     const auto sorted = state::sorted_rows(*result, order, phase_of(result));
-    const widgets::FontScope font(widgets::fonts().body,
+    const widgets::FontScope font(widgets::Type::Text,
                                   context.figure ? figure_scale(sorted.size()) : 1.0F);
     ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                             ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
@@ -277,17 +277,19 @@ class MethodComparePanel final : public Panel {
     }
     const trace::TraceInfo& info = result.question.place.info();
     const ImU32 ink = can_show ? context.palette.text : context.palette.faint;
-    const bool tagged = row.method.recorded() || row.leaks(info);
-    widgets::text_colored(ink, widgets::elided(label, ImGui::GetContentRegionAvail().x -
-                                                          widgets::em(tagged ? 4.2F : 0.0F)));
+    const float room = ImGui::GetContentRegionAvail().x;
+    const float left = room - ImGui::CalcTextSize(label.c_str()).x;
+    widgets::text_colored(ink, widgets::elided(label, room));
     if (!context.figure && ImGui::IsItemHovered())
       widgets::tooltip(
           "%s%s", state::readable_name(row.method.text).c_str(),
           row.method.known() || !can_show ? "" : "\nunknown to this version: measured as recorded");
     if (!can_show) return;
-    const auto tag = [](ImU32 color, const char* text) {
+    // The name comes first: a tag that has no room is left out, but for what warns.
+    const auto tag = [&](ImU32 color, const char* text) {
+      if (color == context.palette.muted && left < widgets::em(4.5F)) return;
       ImGui::SameLine(0, widgets::em(0.6F));
-      const widgets::FontScope small(widgets::fonts().body, 0.8F);
+      const widgets::FontScope small(widgets::Type::Caption);
       widgets::text_colored(color, text);
     };
     if (row.mode == trace::LoopMode::ClosedLoop) tag(context.palette.warning, "closed loop");

@@ -186,7 +186,7 @@ class MethodDiffPanel final : public Panel {
 
   static void lowest_ui(DrawContext& context, const Diff& result) {
     {
-      const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+      const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, "Differ most");
     }
     widgets::text_colored(context.palette.muted, "Jaccard, mass A, mass B");
@@ -201,7 +201,7 @@ class MethodDiffPanel final : public Panel {
         widgets::text_colored(context.palette.text, where);
       else if (ImGui::Selectable(where.c_str()) && !result.stale)
         go(context, cell.layer, cell.chunk);
-      const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+      const widgets::FontScope mono(widgets::Type::Number);
       widgets::text_colored(
           context.palette.muted,
           fmt::format("  {:.3f}  {:.3f}  {:.3f}", cell.jaccard, cell.mass_a, cell.mass_b));

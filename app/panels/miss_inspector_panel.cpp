@@ -153,7 +153,7 @@ class MissInspectorPanel final : public Panel {
       ImGui::PushID(id_of(key.slot));
       verdict_ui(context, key);
       ImGui::PopID();
-      ImGui::Dummy({0, widgets::em(0.3F)});
+      ImGui::Dummy({0, widgets::grid(0.5F)});
     }
     for (const KeyUnderMethod& key : known) {
       ImGui::PushID(id_of(key.slot));

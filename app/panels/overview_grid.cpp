@@ -14,8 +14,6 @@ using replay::NumberInfo;
 
 namespace {
 
-constexpr float kTextSize = 0.82F;  // of the body's, in the window
-
 // Most heads keep more than half: the colours are spent there, so that 0.6 does not look like 1.
 ImU32 rising(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, t * t);
@@ -125,7 +123,7 @@ void OverviewGrid::begin_frame(std::size_t num_grids) {
 
 float OverviewGrid::height(const analysis::Overview& overview) const {
   const float pixel = widgets::em(1 / 15.0F);
-  const widgets::FontScope small(widgets::fonts().body, kTextSize);
+  const widgets::FontScope small(widgets::Type::Caption);
   const Cells grid(overview, false, pixel, zoom_);
   return grid.at.y - grid.origin.y + grid.extent().y + 4;
 }
@@ -133,12 +131,15 @@ float OverviewGrid::height(const analysis::Overview& overview) const {
 void OverviewGrid::draw(DrawContext& context, const Overview& result, const NumberInfo& info,
                         const Coloring& coloring) {
   const float pixel = widgets::em(1 / 15.0F);
-  const widgets::FontScope small(widgets::fonts().body, context.figure ? 0.9F : kTextSize);
+  const widgets::FontScope small(widgets::Type::Caption);
   const Cells grid(result->overview, context.figure, pixel, zoom_);
   if (!grid.fits()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const bool numbers =
-      grid.cell_w > ImGui::CalcTextSize("-0.00").x + 2 && grid.cell_h > ImGui::GetTextLineHeight();
+  const auto& values = result->overview.values.values;
+  const bool signs =
+      std::any_of(values.begin(), values.end(), [](double value) { return value <= -0.005; });
+  const bool numbers = grid.cell_w > ImGui::CalcTextSize(signs ? "-0.00" : "0.00").x + 1 &&
+                       grid.cell_h > ImGui::GetTextLineHeight();
   for (int l = 0; l < grid.num_layers; ++l)
     for (int h = 0; h < grid.num_heads; ++h) {
       const double value = result->overview.values.at(l, h);

@@ -53,7 +53,7 @@ void cut_line(ImDrawList* draw, const DrawContext& context, ImVec2 from, ImVec2 
 // What was taken lies above the one line, what a perfect bound would take right of the other.
 void cuts_ui(ImDrawList* draw, const DrawContext& context, const Pages& result) {
   const ImPlotRect limits = ImPlot::GetPlotLimits();
-  const widgets::FontScope small(widgets::fonts().body, 0.85F);
+  const widgets::FontScope small(widgets::Type::Caption);
   const std::optional<double> bound = result->bound_cut, best = result->best_cut;
   if (bound) {
     cut_line(draw, context, ImPlot::PlotToPixels(limits.X.Min, *bound),
@@ -229,7 +229,7 @@ ImU32 color_of(const widgets::Palette& p, PageVerdict verdict) {
     case PageVerdict::Waste:
       return p.waste;
     case PageVerdict::Forced:
-      return p.recent;
+      return p.by_rule;
     case PageVerdict::Neither:
       return p.faint;
   }
@@ -247,7 +247,7 @@ ImU32 color_of(const widgets::Palette& p, PageMove move) {
     case PageMove::Kept:
       return widgets::mix(p.hit, p.panel, 0.45);
     case PageMove::Reselected:
-      return p.sink;
+      return p.series[3];
   }
   return p.dropped;
 }

@@ -82,7 +82,7 @@ void legend(DrawContext& context, const Geometry& result, const Wanted& wanted) 
   if (form.shows_queries()) {
     if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
     add_rings(palette, result.question.place, *result->queries, wanted, items);
-    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query", palette.miss,
+    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query", palette.series[0],
                      Shape::Triangle});
   }
   if (form.shows_keys()) {
@@ -92,8 +92,8 @@ void legend(DrawContext& context, const Geometry& result, const Wanted& wanted) 
         items.push_back({fmt::format("key: {}", label_of(fate)), color_of(palette, fate)});
     const bool plain = form.color == Color::Relevance;
     if (plain) items.push_back({"key", palette.faint, Shape::Dot});
-    items.push_back({"key 0 (sink)", palette.sink, plain ? Shape::Dot : Shape::Ring});
-    items.push_back({"watched key", palette.recent, plain ? Shape::Dot : Shape::Ring});
+    items.push_back({"key 0 (sink)", palette.by_rule, plain ? Shape::Dot : Shape::Ring});
+    items.push_back({"watched key", palette.text, plain ? Shape::Dot : Shape::Ring});
   }
   widgets::legend_ui(palette, items);
 }

@@ -81,7 +81,8 @@ inline void add_rings(const widgets::Palette& palette, const state::Place& place
   constexpr auto kRing = widgets::LegendItem::Shape::Ring;
   if (!answer.geometry.chosen.empty())
     items.push_back({"query chosen by " + answer.chosen_by, palette.text, kRing});
-  if (state::asks_question(place)) items.push_back({"query of the question", palette.waste, kRing});
+  if (state::asks_question(place))
+    items.push_back({"query of the question", palette.series[1], kRing});
   if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});
   if (wanted)
     items.push_back({fmt::format("larger: attends more to {} (at most {:.2g} %)",
@@ -108,8 +109,8 @@ inline void query_dot_ui(ImDrawList* draw, const widgets::Palette& palette, cons
   draw->AddCircle(dot.at, dot.radius, widgets::with_alpha(palette.faint, 0.5F));
   if (dot.chosen) draw->AddCircle(dot.at, dot.radius + widgets::em(0.1F), palette.text, 0, line);
   if (dot.asks)
-    draw->AddCircle(dot.at, dot.radius + widgets::em(dot.chosen ? 0.24F : 0.12F), palette.waste, 0,
-                    line);
+    draw->AddCircle(dot.at, dot.radius + widgets::em(dot.chosen ? 0.24F : 0.12F), palette.series[1],
+                    0, line);
 }
 
 // The query that the user looks at.

@@ -85,7 +85,7 @@ class QuestPagesPanel final : public Panel {
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
       text += fmt::format(" {} of the pages stay from the step before; {}.",
                           share_text(*step->jaccard), come_back_text(step->reselected));
-    const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_wrapped(context.palette.text, text);
   }
 

@@ -156,7 +156,7 @@ class ReceivedRankingsPanel final : public Panel {
     finding_ui(context, picture);
     broken_ui(context, picture.ranked->num_broken);
     legend_ui(context, picture);
-    ImGui::Dummy({0, widgets::em(0.6F)});
+    ImGui::Dummy({0, widgets::grid(1)});
     // In a low panel the strips and the scatter shrink together, then it scrolls; in a low figure the
     // strips stand alone.
     ImVec2 room = ImGui::GetContentRegionAvail();
@@ -202,7 +202,7 @@ class ReceivedRankingsPanel final : public Panel {
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
                       share(picture.chosen->global), share(picture.chosen->query_specific));
-    const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_wrapped(context.palette.text, text);
   }
 
@@ -278,7 +278,7 @@ class ReceivedRankingsPanel final : public Panel {
   static void titles_ui(DrawContext& context, const Picture& picture) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const double left = ImPlot::GetPlotLimits().X.Min;
-    const widgets::FontScope small(widgets::fonts().strong, 0.85F);
+    const widgets::FontScope small(widgets::Type::Caption);
     ImPlot::PushPlotClipRect();
     for (std::size_t i = 0; i < kStrips.size(); ++i) {
       if (i == kSelected && !picture.has_selection()) continue;

@@ -83,12 +83,11 @@ class SelectedVsTruePanel final : public Panel {
   }
 
   static float item_width(const std::string& value, const std::string& name) {
-    const auto width = [](const std::string& text, ImFont* font, float scale) {
-      const widgets::FontScope scope(font, scale);
+    const auto width = [](const std::string& text, widgets::Type type) {
+      const widgets::FontScope scope(type);
       return ImGui::CalcTextSize(text.c_str()).x;
     };
-    return std::max(width(value, widgets::fonts().strong, 1.2F),
-                    width(name, widgets::fonts().body, 0.85F));
+    return std::max(width(value, widgets::Type::Title), width(name, widgets::Type::Caption));
   }
 
   // A number above its name.
@@ -96,11 +95,11 @@ class SelectedVsTruePanel final : public Panel {
                       ImU32 name_color) {
     ImGui::SetCursorScreenPos(at);
     {
-      const widgets::FontScope strong(widgets::fonts().strong, 1.2F);
+      const widgets::FontScope strong(widgets::Type::Title);
       widgets::text_colored(color, value);
     }
     ImGui::SetCursorScreenPos({at.x, at.y + widgets::em(1.45F)});
-    const widgets::FontScope small(widgets::fonts().body, 0.85F);
+    const widgets::FontScope small(widgets::Type::Caption);
     widgets::text_colored(name_color, name);
   }
 
@@ -284,7 +283,7 @@ class SelectedVsTruePanel final : public Panel {
     widgets::text_colored(context.palette.text, format_count(key.position));
     ImGui::TableNextColumn();
     {
-      const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+      const widgets::FontScope mono(widgets::Type::Number);
       const std::string& label = place.trace->token_label[static_cast<std::size_t>(key.position)];
       widgets::text_colored(context.palette.text,
                             widgets::elided(label, ImGui::GetContentRegionAvail().x));

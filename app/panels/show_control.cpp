@@ -109,7 +109,7 @@ std::string letter_of_method(std::size_t index) {
 
 void method_line_ui(DrawContext& context, std::size_t index, const state::MethodChoice& method,
                     const std::string& numbers) {
-  const widgets::FontScope strong(widgets::fonts().strong, 0.95F);
+  const widgets::FontScope strong(widgets::Type::Strong);
   const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.8F);
   const auto named = [&](const std::string& what) {
     return letter_of_method(index) + "  " + state::readable_name(what);
@@ -126,7 +126,7 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   widgets::text_colored(color, widgets::elided(name, left));
   if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(method.text).c_str());
   ImGui::SameLine(0, widgets::em(0.8F));
-  const widgets::FontScope plain(widgets::fonts().body, 0.95F);
+  const widgets::FontScope plain(widgets::Type::Caption);
   widgets::text_colored(context.palette.muted,
                         widgets::elided(numbers, ImGui::GetContentRegionAvail().x));
 }

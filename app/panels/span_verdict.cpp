@@ -83,7 +83,7 @@ class HeadGrid {
   }
 
   void numbers(DrawContext& context) const {
-    const widgets::FontScope small(widgets::fonts().body, 0.8F);
+    const widgets::FontScope small(widgets::Type::Caption);
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const auto step =
         static_cast<std::size_t>(std::max(1.0F, std::ceil(widgets::em(1.9F) / cell_w_)));
@@ -208,7 +208,7 @@ void heads_ui(DrawContext& context, const SpanLoss& loss) {
     const auto heads = loss.heads_of_mass(replay::kShareThatMatters);
     return heads[row]->keeps_all() ? context.palette.hit : context.palette.miss;
   };
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##span heads table", table, look);
 }
@@ -224,7 +224,7 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
   }
   const SpanLoss& loss = *now.loss;
   {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_colored(widgets::color_of_slot(p, slot), std::string(1, letter_of(slot)));
     ImGui::SameLine(0, widgets::em(0.5F));
     widgets::text_wrapped(p.text, replay::sentence_of(loss));

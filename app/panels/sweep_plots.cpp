@@ -66,7 +66,7 @@ void marks_ui(DrawContext& context, const SweepStroke& line, Number number) {
 std::vector<SweepStroke> sweep_strokes(const widgets::Palette& p,
                                        const BudgetSweepQuestion& question,
                                        const BudgetSweepQuestion::Answer& answer) {
-  const std::array hues{p.recent, p.sink, p.waste, p.miss};
+  const std::array hues{p.series[0], p.series[3], p.series[2], p.series[1]};
   std::vector<SweepStroke> lines;
   std::size_t num_others = 0;
   for (state::SweepLine& line : state::sweep_lines(question, answer)) {

@@ -12,9 +12,8 @@ TokenColors colors_of(const widgets::Palette& p, state::TokenLook look) {
     case TokenLook::Kept:
       return {widgets::mix(p.panel, p.hit, 0.42), p.text};
     case TokenLook::Sink:
-      return {widgets::mix(p.panel, p.sink, 0.42), p.text};
     case TokenLook::Recent:
-      return {widgets::mix(p.panel, p.recent, 0.42), p.text};
+      return {widgets::mix(p.panel, p.by_rule, 0.5), p.text};
     case TokenLook::Dense:
       return {widgets::mix(p.panel, p.dense, 0.6), p.text};
     case TokenLook::Current:

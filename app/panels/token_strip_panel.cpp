@@ -6,6 +6,7 @@
 #include "app/panels/token_colors.h"
 #include "app/state/labels.h"
 #include "app/widgets/key_names.h"
+#include "app/widgets/meanings.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -31,6 +32,8 @@ using state::Show;
 using state::Slot;
 using state::TextSearchQuestion;
 using state::TokenLook;
+using widgets::legend_of;
+using widgets::Meaning;
 using Map = state::Result<KvMapQuestion>;
 
 constexpr const char* kView = "token_strip";
@@ -112,7 +115,7 @@ class TokenStripPanel final : public Panel {
       widgets::stale_ui(context.palette);
     if (!context.figure) search_ui(context);
     legend(context, strips, show);
-    ImGui::Dummy({0, widgets::em(0.2F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
     head_.end(fmt::format("{}|{}|{}", maps.front().question.place.cell_key(),
                           context.workspace.method(Slot::A).key(),
                           context.workspace.method(Slot::B).key()));
@@ -215,31 +218,31 @@ class TokenStripPanel final : public Panel {
 
   static void legend(DrawContext& context, const std::vector<Strip>& strips, Show show) {
     const auto& p = context.palette;
-    using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items;
     if (show == Show::Difference)
       items = kept_by_legend(p);
     else
       add_states(p, strips, items);
     if (show == Show::Both) items.push_back({"upper half A, lower half B", p.line});
-    items.push_back({"current chunk", p.current});
-    items.push_back({"span of the trace", p.text, Shape::Line});
+    items.push_back(legend_of(p, Meaning::Current));
+    items.push_back(legend_of(p, Meaning::Watched, "span of the trace"));
     widgets::legend_ui(p, items);
   }
 
   static void add_states(const widgets::Palette& p, const std::vector<Strip>& strips,
                          std::vector<widgets::LegendItem>& items) {
-    items = {{"kept", p.hit}, {"missed: true, not kept", p.miss}};
-    const auto add = [&](KeyState state, const char* text, ImU32 color) {
-      if (std::any_of(strips.begin(), strips.end(), [state](const Strip& strip) {
-            return strip.map != nullptr && strip.map->present[static_cast<std::size_t>(state)];
-          }))
-        items.push_back({text, color});
+    items = {legend_of(p, Meaning::Kept), legend_of(p, Meaning::Lost, "lost: true, not kept")};
+    const auto add = [&](std::initializer_list<KeyState> states, Meaning meaning) {
+      for (const KeyState state : states)
+        for (const Strip& strip : strips)
+          if (strip.map != nullptr && strip.map->present[static_cast<std::size_t>(state)]) {
+            items.push_back(legend_of(p, meaning));
+            return;
+          }
     };
-    add(KeyState::Sink, "sink", p.sink);
-    add(KeyState::Recent, "recent", p.recent);
-    add(KeyState::Dense, "all kept (dense)", p.dense);
-    add(KeyState::Evicted, "evicted", p.evicted);
+    add({KeyState::Sink, KeyState::Recent}, Meaning::ByRule);
+    add({KeyState::Dense}, Meaning::AllKept);
+    add({KeyState::Evicted}, Meaning::Evicted);
   }
 
   using Colors = TokenColors;
@@ -296,14 +299,16 @@ class TokenStripPanel final : public Panel {
     return layout_.key.starts_with(trace.key() + "|");
   }
 
-  // A figure ends with a whole line and has nothing to scroll with.
+  // A figure ends with a whole line and has nothing to scroll with. The window's bar is always there: one
+  // that came later would wrap the text anew, and lose where it was scrolled to.
   void text_window_ui(DrawContext& context, const std::vector<Strip>& strips, bool difference) {
-    const widgets::FontScope mono(widgets::fonts().mono, context.figure ? 0.88F : 0.95F);
+    const widgets::FontScope mono(widgets::Type::Number);
     const float line_height = ImGui::GetTextLineHeight() * 1.42F;
     float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(4));
     if (context.figure) height = std::max(1.0F, std::floor(height / line_height)) * line_height;
     ImGui::BeginChild("text", {0, height}, ImGuiChildFlags_None,
-                      context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
+                      context.figure ? ImGuiWindowFlags_NoScrollbar
+                                     : ImGuiWindowFlags_AlwaysVerticalScrollbar);
     text_ui(context, strips, difference, line_height);
     ImGui::EndChild();
   }
@@ -341,7 +346,8 @@ class TokenStripPanel final : public Panel {
     const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
     ImDrawList* draw = ImGui::GetWindowDrawList();
     if (look.upper.back == look.lower.back) {
-      if (look.upper.back != 0) draw->AddRectFilled(at, {end.x - 0.5F, end.y}, look.upper.back, 2);
+      if (look.upper.back != 0)
+        widgets::key_rect(draw, context.palette, at, {end.x - 0.5F, end.y}, look.upper.back, 2);
     } else {
       const float middle = std::floor((at.y + end.y) / 2);
       draw->AddRectFilled(at, {end.x - 0.5F, middle}, look.upper.back, 2,

@@ -143,11 +143,11 @@ void stand_in_head_ui(DrawContext& context, const std::string& title, const stat
 
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {
   {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_colored(context.palette.text, title);
   }
   ImGui::SameLine(0, widgets::em(0.7F));
-  const widgets::FontScope small(widgets::fonts().body, 0.9F);
+  const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_colored(context.palette.muted,
                         widgets::elided(measured, ImGui::GetContentRegionAvail().x));
 }
@@ -367,7 +367,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) 
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 origin = ImPlot::GetPlotPos();
   const ImVec2 size = ImPlot::GetPlotSize();
-  const widgets::FontScope small(widgets::fonts().strong, 0.82F);
+  const widgets::FontScope small(widgets::Type::Caption);
   std::vector<std::pair<float, float>> labels;  // left and right of those written
   const auto mark = [&](std::int32_t begin, std::int32_t end, const std::string& name, ImU32 color,
                         bool line) {

@@ -82,7 +82,7 @@ bool token_ui(DrawContext& context, const Place& place, std::int32_t token, bool
 
 void tokens_ui(DrawContext& context, const Place& place, const TokenSpan& span,
                const TokenSpan& range, std::int32_t key) {
-  const widgets::FontScope mono(widgets::fonts().mono, 1.0F);
+  const widgets::FontScope mono(widgets::Type::Number);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, widgets::em(0.15F)});
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   std::optional<std::int32_t> chosen;

@@ -37,13 +37,15 @@ class WorstMissesPanel final : public Panel {
     filters_.draw(context, result, !regrets);
     progress_ui(context, result);
     sentence_ui(context, state::sentence_of(result.question, *result));
-    if (result->lost.all.lost > 0) {
+    // In a low window the lines need the room: the sentence has said what bar and legend say.
+    const auto has_room = [&](float height) {
+      return context.figure || ImGui::GetContentRegionAvail().y > widgets::em(height);
+    };
+    if (result->lost.all.lost > 0 && has_room(11)) {
       bar_ui(context, *result);
-      // In a low window the lines need the room; the sentence names what the bar does not.
-      if (context.figure || ImGui::GetContentRegionAvail().y > widgets::em(14))
-        legend_ui(context, *result);
+      if (has_room(14)) legend_ui(context, *result);
     }
-    ImGui::Dummy({0, widgets::em(0.3F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
     table_ui(context, result, regrets);
   }
 
@@ -83,7 +85,7 @@ class WorstMissesPanel final : public Panel {
   }
 
   static void sentence_ui(DrawContext& context, const std::string& text) {
-    const widgets::FontScope strong(widgets::fonts().strong, context.figure ? 1.1F : 1.0F);
+    const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_wrapped(context.palette.text, text);
   }
 
@@ -92,7 +94,7 @@ class WorstMissesPanel final : public Panel {
     const replay::LostMass& sums = answer.lost.all;
     const float height = widgets::em(context.figure ? 2.0F : 1.5F);
     const float width = ImGui::GetContentRegionAvail().x;
-    ImGui::Dummy({0, widgets::em(0.1F)});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImDrawList* draw = ImGui::GetWindowDrawList();
     float x = at.x;
@@ -103,8 +105,8 @@ class WorstMissesPanel final : public Panel {
       const double share = sums.share_of(cause);
       const float right = x + width * static_cast<float>(share);
       const ImU32 color = widgets::color_of(context.palette, cause);
-      draw->AddRectFilled({x, at.y}, {std::max(right - 1, x + 0.5F), at.y + height}, color,
-                          widgets::em(0.15F));
+      widgets::key_rect(draw, context.palette, {x, at.y},
+                        {std::max(right - 1, x + 0.5F), at.y + height}, color, widgets::em(0.15F));
       segment_text_ui(cause, share, {x, at.y}, {right, at.y + height}, color);
       const float mouse = ImGui::GetMousePos().x;
       if (hovered && mouse >= x && mouse < right) under = &cause;

@@ -74,9 +74,9 @@ void cause_ui(DrawContext& context, Stage cause, const std::string& words) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float line = ImGui::GetTextLineHeight(), box = widgets::em(0.65F);
   const float top = at.y + (line - box) / 2;
-  ImGui::GetWindowDrawList()->AddRectFilled({at.x, top}, {at.x + box, top + box},
-                                            widgets::color_of(context.palette, cause),
-                                            widgets::em(0.15F));
+  widgets::key_rect(ImGui::GetWindowDrawList(), context.palette, {at.x, top},
+                    {at.x + box, top + box}, widgets::color_of(context.palette, cause),
+                    widgets::em(0.15F));
   ImGui::Dummy({box, line});
   ImGui::SameLine(0, widgets::em(0.4F));
   widgets::text_colored(context.palette.text, words);

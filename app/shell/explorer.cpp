@@ -79,6 +79,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   panels_.set_open(settings_.opened_panels, true);
   make_commands();
   if (!settings_.problem.empty()) messages_.say(settings_.problem, true);
+  if (settings_.theme == widgets::ThemeChoice::System) desktop_theme_.ask();
 }
 
 Explorer::~Explorer() {
@@ -104,14 +105,41 @@ void Explorer::set_content_scale(float scale) {
   style_changed_ = true;
 }
 
-void Explorer::change_scale(float factor) {
-  settings_.user_scale =
-      factor == 0 ? 1.0F : std::clamp(settings_.user_scale * factor, kLeastScale, kMostScale);
+void Explorer::set_scale(float scale) {
+  settings_.user_scale = scale;
   style_changed_ = true;
 }
 
+void Explorer::set_theme(widgets::ThemeChoice theme) {
+  settings_.theme = theme;
+  style_changed_ = true;
+  if (theme == widgets::ThemeChoice::System) desktop_theme_.ask();
+}
+
+widgets::ThemeKind Explorer::theme() const {
+  switch (settings_.theme) {
+    case widgets::ThemeChoice::Dark:
+      return widgets::ThemeKind::Dark;
+    case widgets::ThemeChoice::Light:
+      return widgets::ThemeKind::Light;
+    case widgets::ThemeChoice::System:
+      break;
+  }
+  return desktop_theme_.kind();
+}
+
+// Who changes the desktop's theme does that elsewhere, and then comes back to this window.
+void Explorer::follow_desktop() {
+  const bool away = ImGui::GetIO().AppFocusLost;
+  if (was_away_ && !away && settings_.theme == widgets::ThemeChoice::System) desktop_theme_.ask();
+  was_away_ = away;
+  desktop_theme_.poll();
+  style_changed_ |= theme() != gui_.theme();
+}
+
 void Explorer::before_frame() {
-  if (style_changed_) gui_.apply_style(settings_.theme, content_scale_ * settings_.user_scale);
+  follow_desktop();
+  if (style_changed_) gui_.apply_style(theme(), content_scale_ * settings_.user_scale);
   style_changed_ = false;
   if (!dropped_layout_.empty()) {
     ImGui::LoadIniSettingsFromMemory(dropped_layout_.data(), dropped_layout_.size());
@@ -126,8 +154,8 @@ void Explorer::before_frame() {
 }
 
 bool Explorer::animating() const {
-  return transport_.playing() || workspace_.answers.busy() || !messages_.empty() ||
-         widgets::tooltip_waits();
+  return transport_.playing() || desktop_theme_.asking() || workspace_.answers.busy() ||
+         !messages_.empty() || widgets::tooltip_waits();
 }
 
 void Explorer::frame() {
@@ -159,6 +187,7 @@ void Explorer::draw_all() {
   sheet_.draw(commands_, settings_.keys, gui_.palette());
   if (keys != settings_.keys) use_keys();
   goto_.draw(workspace_, gui_.palette());
+  colors_.draw(gui_.palette());
   files_.draw(gui_.palette());
   exporter_.draw(gui_.palette());
   messages_.draw(gui_.palette());
@@ -238,8 +267,8 @@ void Explorer::commands_ui(const std::string& menu) {
       ImGui::EndMenu();
     }
     if (command.menu != menu) continue;
-    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
-                        command.is_enabled()))
+    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(),
+                        command.checked && command.checked(), command.is_enabled()))
       command.run();
   }
 }
@@ -285,7 +314,7 @@ DroppedFiles::Places Explorer::places_of_dropped() {
 }
 
 void Explorer::status_ui() {
-  const widgets::FontScope small(widgets::fonts().body, 0.88F);
+  const widgets::FontScope small(widgets::Type::Caption);
   const auto& p = gui_.palette();
   const float height = ImGui::GetFrameHeight() + widgets::em(0.3F);
   constexpr ImGuiWindowFlags kFlags =

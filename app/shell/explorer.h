@@ -8,11 +8,13 @@
 #include "app/shell/bars/text_line.h"
 #include "app/shell/bars/transport.h"
 #include "app/shell/commands/command_list.h"
+#include "app/shell/frame/desktop_theme.h"
 #include "app/shell/frame/panel_host.h"
 #include "app/shell/methods/runs_window.h"
 #include "app/shell/new_trace/capture_window.h"
 #include "app/shell/saved/settings.h"
 #include "app/shell/windows/cursor_menu.h"
+#include "app/shell/windows/color_sheet.h"
 #include "app/shell/windows/dialogs.h"
 #include "app/shell/windows/dropped_files.h"
 #include "app/shell/windows/exporter.h"
@@ -73,7 +75,10 @@ class Explorer {
   void status_ui();
   void open_dialog();
   void new_capture();
-  void change_scale(float factor);
+  void set_scale(float scale);
+  void set_theme(widgets::ThemeChoice theme);
+  widgets::ThemeKind theme() const;
+  void follow_desktop();
   // commands.cpp
   DroppedFiles::Places places_of_dropped();
   void make_commands();
@@ -91,6 +96,8 @@ class Explorer {
   Settings settings_;
   float content_scale_ = 1.0F;
   bool style_changed_ = true;
+  DesktopTheme desktop_theme_;
+  bool was_away_ = false;  // another window had the keyboard in the last frame
   bool quit_ = false;
   bool popup_was_open_ = false;  // when the last frame ended
   std::string fonts_for_;        // key of the trace
@@ -114,6 +121,7 @@ class Explorer {
   CommandPalette palette_;
   ShortcutsWindow sheet_;
   GotoDialog goto_;
+  ColorSheet colors_;
 };
 
 }  // namespace kvloupe::shell

@@ -38,6 +38,7 @@ struct Perspective {
   std::string summary;   // one sentence
   RailIcon icon = RailIcon::Grid;
   float beside = 0.27F;           // share of the width of what lies beside
+  float beside_below = 0.36F;     // and of its height that of what lies below it
   std::vector<PlacedView> views;  // the first of each spot is in front
 
   const PlacedView* find(const std::string& view) const;

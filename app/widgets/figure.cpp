@@ -1,6 +1,8 @@
 // See figure.h.
 #include "app/widgets/figure.h"
 
+#include <imgui_internal.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +10,9 @@ namespace kvloupe::widgets {
 namespace {
 
 ImDrawList* draw() { return ImGui::GetWindowDrawList(); }
+
+constexpr float kHatchShare = 0.25F;  // of the distance of two lines
+float hatch_step() { return std::max(5.0F, grid(0.75F)); }
 
 // False where there is no room.
 bool centered(ImU32 color, const std::string& heading, const std::string& text, bool spinner,
@@ -29,7 +34,7 @@ bool centered(ImU32 color, const std::string& heading, const std::string& text, 
     y += em(1.5F);
   }
   if (!heading.empty()) {
-    const FontScope strong(fonts().strong, 1.1F);
+    const FontScope strong(Type::Strong);
     const float width = ImGui::CalcTextSize(heading.c_str()).x;
     draw()->AddText({middle - width / 2, y}, color, heading.c_str());
     y += em(1.6F);
@@ -83,19 +88,19 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
                     const std::vector<Chip>& chips) {
   if (figure && !title.empty()) {
     {
-      const FontScope strong(fonts().strong, 1.7F);
+      const FontScope strong(Type::Title);
       text_colored(palette.text, title);
     }
     if (!subtitle.empty()) {
-      const FontScope mono(fonts().mono, 1.0F);
+      const FontScope mono(Type::Number);
       text_colored(palette.accent, elided(subtitle, ImGui::GetContentRegionAvail().x));
     }
     text_colored(palette.muted, elided(caption, ImGui::GetContentRegionAvail().x));
-    ImGui::Dummy({0, em(0.1F)});
+    ImGui::Dummy({0, grid(0.5F)});
   }
   const float pad_x = em(0.55F);
   const float pad_y = em(0.16F);
-  const FontScope small(fonts().body, 0.9F);
+  const FontScope small(Type::Caption);
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   bool first = true;
   for (const Chip& chip : chips) {
@@ -121,7 +126,7 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
 }
 
 void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
-  const FontScope small(fonts().body, 0.9F);
+  const FontScope small(Type::Caption);
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   const float box = em(0.75F);
   bool first = true;
@@ -138,7 +143,7 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
     const ImVec2 middle(at.x + box / 2, top + box / 2);
     switch (item.shape) {
       case LegendItem::Shape::Square:
-        draw()->AddRectFilled({at.x, top}, {at.x + box, top + box}, item.color, em(0.15F));
+        key_rect(draw(), palette, {at.x, top}, {at.x + box, top + box}, item.color, em(0.15F));
         draw()->AddRect({at.x, top}, {at.x + box, top + box}, with_alpha(palette.faint, 0.45F),
                         em(0.15F));
         break;
@@ -155,21 +160,54 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
         draw()->AddTriangleFilled({at.x, top}, {at.x + box, top}, {middle.x, top + box},
                                   item.color);
         break;
+      case LegendItem::Shape::Frame:
+        draw()->AddRect({at.x + 1, top + 1}, {at.x + box - 1, top + box - 1}, item.color, em(0.15F),
+                        0, em(0.13F));
+        break;
     }
     draw()->AddText({at.x + box + em(0.4F), at.y}, palette.muted, item.text.c_str());
     ImGui::Dummy({width, text.y});
   }
 }
 
+void key_rect(ImDrawList* draw, const Palette& palette, ImVec2 from, ImVec2 to, ImU32 color,
+              float rounding) {
+  draw->AddRectFilled(from, to, color, rounding);
+  if (color != palette.evicted) return;
+  const float step = hatch_step();
+  const float thick = std::max(1.0F, step * kHatchShare);
+  const float height = to.y - from.y;
+  draw->PushClipRect(from, to, true);
+  // All rectangles share one raster, so that neighbours look like one area.
+  const float first = std::floor((from.x + from.y) / step) * step;
+  for (float sum = first; sum < to.x + to.y + step; sum += step)
+    draw->AddLine({sum - from.y, from.y}, {sum - from.y - height, to.y}, palette.evicted_hatch,
+                  thick);
+  draw->PopClipRect();
+}
+
+void hatch_pixels(const Palette& palette, int width, std::vector<ImU32>& pixels) {
+  const int step = static_cast<int>(hatch_step());
+  const int thick = std::max(1, static_cast<int>(static_cast<float>(step) * kHatchShare));
+  const int height = static_cast<int>(pixels.size()) / std::max(1, width);
+  for (int y = 0; y < height; ++y) {
+    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * width;
+    for (int x = 0; x < width; ++x)
+      if (line[x] == palette.evicted && (x + y) % step < thick) line[x] = palette.evicted_hatch;
+  }
+}
+
 void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double),
                     const std::string& low, const std::string& high, const std::string& unit,
                     float width) {
-  const FontScope small(fonts().body, 0.9F);
+  const FontScope small(Type::Caption);
   text_colored(palette.muted, low);
   ImGui::SameLine(0, em(0.4F));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float height = em(0.75F);
-  const float top = at.y + (ImGui::GetTextLineHeight() - height) / 2;
+  // In a line with controls the text stands lower.
+  const float lower = ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;
+  const float top = at.y + lower + (ImGui::GetTextLineHeight() - height) / 2;
   constexpr int kSteps = 48;
   for (int i = 0; i < kSteps; ++i) {
     const ImU32 from = color(palette, static_cast<double>(i) / kSteps);
@@ -196,7 +234,7 @@ bool failed_ui(const Palette& palette, const std::string& text) {
   const float middle = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x / 2;
   const float width = em(5.5F);
   if (!centered(palette.error, "This could not be computed", text, false, palette)) return false;
-  ImGui::Dummy({0, em(0.4F)});
+  ImGui::Dummy({0, grid(1)});
   ImGui::SetCursorPosX(middle - width / 2);
   return ImGui::Button("Try again", {width, 0});
 }

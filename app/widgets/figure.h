@@ -30,9 +30,15 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
 struct LegendItem {
   std::string text;
   ImU32 color = 0;
-  enum class Shape { Square, Dot, Ring, Line, Triangle } shape = Shape::Square;
+  enum class Shape { Square, Dot, Ring, Line, Triangle, Frame } shape = Shape::Square;
 };
 void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);
+
+// A rectangle of what happened to keys. In the colour of the evicted it is hatched.
+void key_rect(ImDrawList* draw, const Palette& palette, ImVec2 from, ImVec2 to, ImU32 color,
+              float rounding = 0);
+// Hatches the evicted among the pixels of a map, `width` of them in a row.
+void hatch_pixels(const Palette& palette, int width, std::vector<ImU32>& pixels);
 
 // A bar of the colour scale with its ends and unit, inline.
 void color_scale_ui(const Palette& palette, ImU32 (*color)(const Palette&, double),

@@ -5,12 +5,43 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 namespace kvloupe::widgets {
 namespace {
 
 constexpr float kBaseSize = 15.0F;
+constexpr float kGridStep = 8.0F;
+
+float size_of(Type type) {
+  switch (type) {
+    case Type::Title:
+      return 1.3F;
+    case Type::Strong:
+    case Type::Text:
+      return 1.0F;
+    case Type::Number:
+      return 0.92F;
+    case Type::Caption:
+      return 0.84F;
+  }
+  return 1.0F;
+}
+
+ImFont* face_of(Type type) {
+  switch (type) {
+    case Type::Title:
+    case Type::Strong:
+      return fonts().strong;
+    case Type::Number:
+      return fonts().mono;
+    case Type::Text:
+    case Type::Caption:
+      return fonts().body;
+  }
+  return fonts().body;
+}
 const char* const kNotoFolder = "/usr/share/fonts/truetype/noto/";
 
 ImFont* load_first(const std::vector<const char*>& files, const char* purpose) {
@@ -83,6 +114,15 @@ void ensure_glyphs(Fonts& fonts, const std::vector<char32_t>& code_points) {
       merge_into(fonts.body, file);
       merge_into(fonts.mono, file);
     }
+}
+
+FontScope::FontScope(Type type, float times) {
+  ImGui::PushFont(face_of(type), ImGui::GetStyle().FontSizeBase * size_of(type) * times);
+}
+
+float grid(float steps) {
+  const ImGuiStyle& style = ImGui::GetStyle();
+  return std::round(kGridStep * steps * style.FontScaleMain);
 }
 
 Fonts& fonts() { return *static_cast<Fonts*>(ImGui::GetIO().UserData); }

@@ -24,18 +24,25 @@ void ensure_glyphs(Fonts& fonts, const std::vector<char32_t>& code_points);
 // Of the current ImGui context.
 Fonts& fonts();
 
-// Text in another font and relative size, for a scope.
+// The sizes of type that there are. Numbers that stand below each other have figures of one width, so
+// they, tokens and SPECs are set in the mono face.
+enum class Type { Title, Strong, Text, Number, Caption };
+
+// Text of a type, for a scope.
 class FontScope {
  public:
-  FontScope(ImFont* font, float relative_size) {
-    ImGui::PushFont(font, ImGui::GetStyle().FontSizeBase * relative_size);
-  }
+  explicit FontScope(Type type, float times = 1.0F);
+  // The size stays as it is.
+  explicit FontScope(ImFont* font) { ImGui::PushFont(font, 0); }
   ~FontScope() { ImGui::PopFont(); }
   FontScope(const FontScope&) = delete;
   FontScope& operator=(const FontScope&) = delete;
 };
 
-// One em in pixels: every distance is a multiple of it, so that all scales look alike.
+// One em in pixels: what belongs to a text is a multiple of it, so that all scales look alike.
 inline float em(float times = 1.0F) { return ImGui::GetFontSize() * times; }
+// Steps of 8 pixels at normal size, whatever the type around: what separates things is a multiple of a
+// half.
+float grid(float steps = 1.0F);
 
 }  // namespace kvloupe::widgets

@@ -14,15 +14,15 @@ constexpr ImU32 rgb(unsigned hex) {
 Palette make_dark() {
   Palette p;
   p.kind = ThemeKind::Dark;
-  p.hit = rgb(0x4AA8FF);
-  p.miss = rgb(0xFF7A3D);
-  p.waste = rgb(0xF2D04B);
-  p.sink = rgb(0xE08CC4);
-  p.recent = rgb(0x2FC79A);
-  p.current = rgb(0x97A3B8);
-  p.dense = rgb(0x2F5478);
+  p.hit = rgb(0x5CB0F2);
+  p.miss = rgb(0xE86F24);
+  p.waste = rgb(0xF7DF52);
+  p.by_rule = rgb(0x8E4BEA);
+  p.current = rgb(0xBFC4CC);
+  p.dense = rgb(0x45617C);
   p.dropped = rgb(0x252B35);
-  p.evicted = rgb(0x3A2F33);
+  p.evicted = rgb(0x8A3B55);
+  p.evicted_hatch = rgb(0xB8617F);
   p.died = rgb(0xF3F5F8);
   p.future = rgb(0x14181E);
   p.hidden = rgb(0x1F1B16);
@@ -34,28 +34,31 @@ Palette make_dark() {
   p.text = rgb(0xE8ECF2);
   p.muted = rgb(0x9CA8B9);
   p.faint = rgb(0x657082);
-  p.accent = rgb(0x4AA8FF);
+  p.accent = rgb(0x5CB0F2);
   p.on_accent = rgb(0x0B1016);
   p.slot_b = rgb(0xC79BE8);
   p.both = rgb(0x3C6B5A);
+  p.series = {rgb(0x32A6A1), rgb(0xA4CE8D), rgb(0x7D5E0A), rgb(0xB03FBA),
+              rgb(0x1DA26A), rgb(0xE7F3DE), rgb(0x29787A)};
+  p.fit = p.series[3];
   p.good = rgb(0x2FC79A);
-  p.warning = rgb(0xF2D04B);
-  p.error = rgb(0xFF7A3D);
+  p.warning = rgb(0xF7DF52);
+  p.error = rgb(0xFF8A4F);
   return p;
 }
 
 Palette make_light() {
   Palette p;
   p.kind = ThemeKind::Light;
-  p.hit = rgb(0x1B6FB8);
-  p.miss = rgb(0xD55E00);
-  p.waste = rgb(0xE3B100);
-  p.sink = rgb(0xB5569B);
-  p.recent = rgb(0x009E73);
-  p.current = rgb(0x8390A3);
-  p.dense = rgb(0xB4D1EA);
+  p.hit = rgb(0x2971D6);
+  p.miss = rgb(0xC9500F);
+  p.waste = rgb(0xEFC91A);
+  p.by_rule = rgb(0x4B1AA5);
+  p.current = rgb(0x6B7280);
+  p.dense = rgb(0x93C6E8);
   p.dropped = rgb(0xEEF1F5);
-  p.evicted = rgb(0xDDD3D0);
+  p.evicted = rgb(0xD98AA3);
+  p.evicted_hatch = rgb(0xA3456B);
   p.died = rgb(0x17202C);
   p.future = rgb(0xFFFFFF);
   p.hidden = rgb(0xF8F3E6);
@@ -67,10 +70,13 @@ Palette make_light() {
   p.text = rgb(0x17202C);
   p.muted = rgb(0x556275);
   p.faint = rgb(0x8E9AAB);
-  p.accent = rgb(0x1B6FB8);
+  p.accent = rgb(0x2971D6);
   p.on_accent = rgb(0xFFFFFF);
   p.slot_b = rgb(0x8A4FB0);
   p.both = rgb(0x9FCFB6);
+  p.series = {rgb(0x45B6B6), rgb(0x224800), rgb(0x836251), rgb(0xF88FFF),
+              rgb(0x91B877), rgb(0x0B2545), rgb(0x004C40)};
+  p.fit = p.series[3];
   p.good = rgb(0x00835F);
   p.warning = rgb(0xA97B00);
   p.error = rgb(0xC24E00);
@@ -135,9 +141,8 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state) {
     case KeyState::Kept:
       return palette.hit;
     case KeyState::Sink:
-      return palette.sink;
     case KeyState::Recent:
-      return palette.recent;
+      return palette.by_rule;
     case KeyState::Current:
       return palette.current;
     case KeyState::Dense:
@@ -190,9 +195,9 @@ ImU32 color_of(const Palette& palette, replay::BlockState state) {
     case BlockState::Kept:
       return palette.hit;
     case BlockState::Forced:
-      return palette.sink;
-    case BlockState::Straddling:
-      return palette.recent;
+      return palette.by_rule;
+    case BlockState::Straddling:  // holds keys of both
+      return mix(palette.by_rule, palette.current, 0.5);
     case BlockState::Current:
       return palette.current;
   }
@@ -205,9 +210,9 @@ ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
     case KeyKind::Other:
       return palette.dropped;
     case KeyKind::Global:
-      return palette.recent;
+      return palette.series[4];
     case KeyKind::QuerySpecific:
-      return palette.sink;
+      return palette.series[3];
     case KeyKind::Broken:
       return palette.error;
   }
@@ -217,24 +222,24 @@ ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
 ImU32 color_of(const Palette& palette, replay::Stage stage) {
   using replay::Stage;
   switch (stage) {
-    case Stage::Evicted:
-      return palette.sink;
-    case Stage::ReusedSet:
-      return palette.slot_b;
+    case Stage::Evicted:  // the one cause that is seen in maps, too
+      return palette.evicted;
     case Stage::QuerySampling:
-      return palette.miss;
+      return palette.series[0];
     case Stage::HeadMerge:
-      return palette.hit;
+      return palette.series[1];
     case Stage::Unit:
-      return palette.waste;
+      return palette.series[2];
+    case Stage::ReusedSet:
+      return palette.series[3];
     case Stage::Approximation:
-      return palette.recent;
+      return palette.series[4];
     case Stage::Threshold:
-      return palette.dense;
+      return palette.series[5];
     case Stage::Budget:
-      return palette.current;
+      return palette.series[6];
   }
-  return palette.current;
+  return palette.series[6];
 }
 
 ImU32 color_of_slot(const Palette& palette, state::Slot slot) {

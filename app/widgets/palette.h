@@ -1,5 +1,5 @@
-// Every colour of the program. One palette for what happens to a key, used by all views, safe for
-// the common forms of colour blindness (hues after Okabe and Ito, told apart by lightness as well).
+// Every colour of the program. A meaning has one colour, in every view and figure. For an eye without
+// green cones the colours of meanings differ by at least 16 (CIEDE2000; tests/tools/check_colors.py).
 #pragma once
 
 #include "app/state/method_choice.h"
@@ -19,15 +19,19 @@ namespace kvloupe::widgets {
 
 struct Palette {
   ThemeKind kind = ThemeKind::Dark;
-  // What happens to a key.
-  ImU32 hit = 0, miss = 0, waste = 0, sink = 0, recent = 0, current = 0, dense = 0;
-  ImU32 dropped = 0, evicted = 0, died = 0, future = 0, hidden = 0;
+  // What happens to a key. Kept by rule: sinks, recent keys, what a block or page brings along.
+  ImU32 hit = 0, miss = 0, waste = 0, by_rule = 0, current = 0, dense = 0;
+  // Evicted is hatched wherever it has an area.
+  ImU32 dropped = 0, evicted = 0, evicted_hatch = 0, died = 0, future = 0, hidden = 0;
   // Surfaces and text.
   ImU32 window = 0, panel = 0, raised = 0, line = 0, grid = 0;
   ImU32 text = 0, muted = 0, faint = 0, accent = 0, on_accent = 0;
   ImU32 good = 0, warning = 0, error = 0;
   // Methods: A has the accent. What both keep tells nothing of the two, and is pale.
   ImU32 slot_b = 0, both = 0;
+  // Causes of a loss, and lines and parts that are many: of none of the meanings above.
+  std::array<ImU32, 7> series{};
+  ImU32 fit = 0;  // a law, a bound or a mean that is laid over data
 };
 
 const Palette& palette_of(ThemeKind kind);

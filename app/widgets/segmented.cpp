@@ -22,7 +22,7 @@ float width_of(const std::vector<Segment>& segments, bool brief) {
 
 std::optional<std::size_t> segmented_ui(const Palette& palette, const char* id,
                                         const std::vector<Segment>& segments, std::size_t chosen) {
-  const FontScope small(fonts().body, 0.9F);
+  const FontScope small(Type::Caption);
   const bool brief = width_of(segments, false) > ImGui::GetContentRegionAvail().x;
   const float height = ImGui::GetTextLineHeight() + 2 * em(0.2F);
   const float rounding = em(0.3F);

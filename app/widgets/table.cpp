@@ -59,7 +59,7 @@ void table_ui(const Palette& palette, const char* id, const table::Table& table,
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     ImGui::TableNextRow();
     const bool strong = look.strong && look.strong(row);
-    const FontScope font(strong ? fonts().strong : fonts().body, 0);  // of the size that there is
+    const FontScope font(strong ? fonts().strong : fonts().body);
     for (std::size_t column = 0; column < table.columns.size(); ++column) {
       ImGui::TableNextColumn();
       cell_ui(palette, table, look, row, column);

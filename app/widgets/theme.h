@@ -1,4 +1,4 @@
-// The two looks of the program.
+// The two looks of the program, and what a user may choose.
 #pragma once
 
 #include "app/state/theme.h"
@@ -6,5 +6,7 @@
 namespace kvloupe::widgets {
 
 using state::ThemeKind;
+
+enum class ThemeChoice { System, Dark, Light };  // System: as the desktop is
 
 }  // namespace kvloupe::widgets

@@ -50,7 +50,7 @@ class Settings : public ::testing::Test {
 
 TEST_F(Settings, AreReadAsTheyWereWritten) {
   shell::Settings settings;
-  settings.theme = widgets::ThemeKind::Light;
+  settings.theme = widgets::ThemeChoice::Light;
   settings.user_scale = 1.5F;
   settings.window_width = 1280;
   settings.window_height = 800;
@@ -61,7 +61,7 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   settings.text_line = false;
   shell::save_settings(shell::text_of(settings));
   const shell::Settings read = shell::load_settings();
-  EXPECT_EQ(read.theme, widgets::ThemeKind::Light);
+  EXPECT_EQ(read.theme, widgets::ThemeChoice::Light);
   EXPECT_FLOAT_EQ(read.user_scale, 1.5F);
   EXPECT_EQ(read.window_width, 1280);
   EXPECT_EQ(read.window_height, 800);

@@ -18,8 +18,6 @@ namespace {
 using state::Perspective;
 using state::RailIcon;
 
-constexpr float kWordSize = 0.82F;  // of the body's
-
 // Drawn, so that no icon font is needed; `r` is half a side.
 void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -83,7 +81,7 @@ bool entry_ui(const Perspective& perspective, const std::string& dot, bool here,
   icon_ui(perspective.icon, {at.x + size.x / 2, at.y + widgets::em(1.25F)}, widgets::em(0.62F),
           here ? palette.accent : ink);
   if (words) {
-    const widgets::FontScope small(widgets::fonts().body, kWordSize);
+    const widgets::FontScope small(widgets::Type::Caption);
     const float width = ImGui::CalcTextSize(perspective.word.c_str()).x;
     draw->AddText({at.x + (size.x - width) / 2, to.y - ImGui::GetFontSize() * 1.4F}, ink,
                   perspective.word.c_str());

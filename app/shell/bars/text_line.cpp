@@ -101,7 +101,7 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
   const state::Place place = workspace.place();
   const std::vector<std::string>& text = place.trace->text;
   if (text.empty()) return;
-  const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+  const widgets::FontScope mono(widgets::Type::Number);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   const float right = origin.x + ImGui::GetContentRegionAvail().x;
   const float left = origin.x + widgets::em(4.2F), line = ImGui::GetTextLineHeight();

@@ -16,8 +16,9 @@ struct Command {
   std::string title;
   std::vector<ImGuiKeyChord> keys;  // the first is shown
   std::function<void()> run;
-  std::function<bool()> enabled;  // empty: always
-  bool while_typing = false;      // plain keys do not act while a text field has the keyboard
+  std::function<bool()> enabled;    // empty: always
+  bool while_typing = false;        // plain keys do not act while a text field has the keyboard
+  std::function<bool()> checked{};  // of a choice: it is the one that holds
   std::vector<ImGuiKeyChord> default_keys = {};  // where the user chose no others (key_choices.h)
 
   bool is_enabled() const { return !enabled || enabled(); }

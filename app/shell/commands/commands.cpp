@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <tuple>
+
 namespace kvloupe::shell {
 namespace {
 
@@ -165,21 +168,38 @@ void Explorer::add_view_commands() {
 
 void Explorer::add_look_commands() {
   const Adder add(commands_, "View/Looks");
-  add("theme", "Dark or light", {}, [this] {
-    const bool dark = settings_.theme == widgets::ThemeKind::Dark;
-    settings_.theme = dark ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
-    style_changed_ = true;
+  using widgets::ThemeChoice;
+  const auto choice = [&](std::string id, std::string title, std::function<bool()> checked,
+                          std::function<void()> run) {
+    add(std::move(id), std::move(title), {}, std::move(run));
+    commands_.back().checked = std::move(checked);
+  };
+  for (const auto& [theme, id, title] : {std::tuple{ThemeChoice::Dark, "theme.dark", "Dark"},
+                                         {ThemeChoice::Light, "theme.light", "Light"},
+                                         {ThemeChoice::System, "theme.system", "As the desktop"}})
+    choice(
+        id, title, [this, theme = theme] { return settings_.theme == theme; },
+        [this, theme = theme] { set_theme(theme); });
+  Adder(commands_, "")("theme", "Dark or light", {}, [this] {
+    set_theme(theme() == widgets::ThemeKind::Dark ? ThemeChoice::Light : ThemeChoice::Dark);
   });
   add("text_line", "Text line on or off", {},
       [this] { settings_.text_line = !settings_.text_line; });
   add("scale.up", "Larger",
       {ImGuiMod_Ctrl | ImGuiKey_Equal, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Equal,
        ImGuiMod_Ctrl | ImGuiKey_KeypadAdd},
-      [this] { change_scale(1.1F); });
+      [this] { set_scale(next_scale(settings_.user_scale, true)); });
   add("scale.down", "Smaller",
       {ImGuiMod_Ctrl | ImGuiKey_Minus, ImGuiMod_Ctrl | ImGuiKey_KeypadSubtract},
-      [this] { change_scale(1 / 1.1F); });
-  add("scale.reset", "Normal size", {ImGuiMod_Ctrl | ImGuiKey_0}, [this] { change_scale(0); });
+      [this] { set_scale(next_scale(settings_.user_scale, false)); });
+  add("scale.reset", "Normal size", {ImGuiMod_Ctrl | ImGuiKey_0}, [this] { set_scale(1); });
+  for (const float scale : {kLeastScale, 1.25F, 1.5F, 2.0F, kMostScale}) {
+    const int percent = static_cast<int>(std::lround(100 * scale));
+    choice(
+        fmt::format("scale.{}", percent), fmt::format("{} %", percent),
+        [this, scale] { return settings_.user_scale == scale; },
+        [this, scale] { set_scale(scale); });
+  }
 }
 
 void Explorer::add_help_commands() {
@@ -188,6 +208,7 @@ void Explorer::add_help_commands() {
       [this] { palette_.open(); });
   add("shortcuts", "Shortcuts", {ImGuiKey_F1, ImGuiMod_Shift | ImGuiKey_Slash},
       [this] { sheet_.open(); });
+  add("colors", "Colours", {}, [this] { colors_.open(); });
 }
 
 bool Explorer::run_command(const std::string& id) {

@@ -64,7 +64,7 @@ void build_layout(const Perspective& perspective, const std::vector<DockedWindow
   const bool has_beside = any_at(windows, Spot::Beside) || any_at(windows, Spot::BesideBelow);
   if (has_beside) beside = split(large, ImGuiDir_Right, perspective.beside);
   if (has_beside && any_at(windows, Spot::BesideBelow))
-    beside_below = split(beside, ImGuiDir_Down, kBelow);
+    beside_below = split(beside, ImGuiDir_Down, perspective.beside_below);
   if (any_at(windows, Spot::Below)) below = split(large, ImGuiDir_Down, kBelow);
   const ImGuiID docks[] = {large, beside, beside_below, below};
   for (const DockedWindow& window : windows)

@@ -48,11 +48,11 @@ void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette
   if (!method.known())
     return widgets::empty_ui(palette, "Nothing is known of this method but what it kept.");
   {
-    const widgets::FontScope strong(widgets::fonts().strong, 1.15F);
+    const widgets::FontScope strong(widgets::Type::Title);
     widgets::text_wrapped(palette.text, selection::title_of(*method.spec));
   }
   {
-    const widgets::FontScope mono(widgets::fonts().mono, 0.88F);
+    const widgets::FontScope mono(widgets::Type::Number);
     widgets::text_colored(palette.muted, method.spec->id());
   }
   widgets::text_wrapped(palette.text, method.spec->info().summary);

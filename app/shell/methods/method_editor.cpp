@@ -70,7 +70,7 @@ void card_tooltip(const widgets::Palette& palette, const state::MethodFacts& fac
   if (facts.leakage) text += " Leakage: its basis was fitted on text of this trace.";
   widgets::tooltip(widgets::em(34), [&palette, spec = facts.choice.text, text] {
     {
-      const widgets::FontScope mono(widgets::fonts().mono, 0.9F);
+      const widgets::FontScope mono(widgets::Type::Number);
       widgets::text_wrapped(palette.text, state::readable_name(spec));
     }
     widgets::text_wrapped(palette.muted, text);
@@ -103,7 +103,7 @@ bool card_ui(state::Workspace& workspace, const widgets::Palette& palette, state
     if (const std::string own = state::distinct_params(choice, workspace.method(other_than(slot)));
         !own.empty() && state::own_name(workspace, choice).empty())
       name += "  " + own;
-    const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+    const widgets::FontScope mono(widgets::Type::Number);
     text_ui(widgets::elided(name, end - x), palette.text);
   }
   if (facts)
@@ -221,7 +221,7 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
   if (!problem.empty() || !problem_.empty())
     widgets::text_wrapped(palette.error, problem.empty() ? problem_ : problem);
   ImGui::Separator();
-  const widgets::FontScope mono(widgets::fonts().mono, 0.85F);
+  const widgets::FontScope mono(widgets::Type::Number);
   widgets::text_wrapped(palette.muted, draft.spec());
 }
 

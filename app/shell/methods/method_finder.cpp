@@ -16,7 +16,7 @@ std::string named(const selection::MethodInfo& method) {
 
 void id_ui(const widgets::Palette& palette, const std::string& id) {
   ImGui::SameLine(0, widgets::em(0.8F));
-  const widgets::FontScope mono(widgets::fonts().mono, 0.88F);
+  const widgets::FontScope mono(widgets::Type::Number);
   widgets::text_colored(palette.muted, id);
 }
 

@@ -90,12 +90,12 @@ void set_up_columns(bool watched) {
                           ImGuiTableColumnFlags_WidthFixed |
                               ImGuiTableColumnFlags_PreferSortDescending |
                               (watched ? 0 : ImGuiTableColumnFlags_Disabled),
-                          widgets::em(6), kWatched);
+                          widgets::em(5.25F), kWatched);
   for (const replay::NumberInfo* info : columns()) {
     ImGuiTableColumnFlags flags = ImGuiTableColumnFlags_WidthFixed;
     if (info->number != replay::Number::MassRecall) flags |= ImGuiTableColumnFlags_DefaultHide;
     if (info->higher_is_better()) flags |= ImGuiTableColumnFlags_PreferSortDescending;
-    ImGui::TableSetupColumn(info->heading, flags, widgets::em(info->is_share() ? 6.0F : 4.5F),
+    ImGui::TableSetupColumn(info->heading, flags, widgets::em(info->is_share() ? 5.25F : 4.5F),
                             static_cast<ImGuiID>(info->number));
   }
 }

@@ -39,7 +39,7 @@ std::optional<std::uint64_t> bytes_of_path(const std::string& path) {
 }
 
 void heading(const char* text) {
-  ImGui::Dummy({0, widgets::em(0.15F)});
+  ImGui::Dummy({0, widgets::grid(0.5F)});
   ImGui::SeparatorText(text);
 }
 
@@ -208,7 +208,7 @@ void CaptureForm::method_ui(const widgets::Palette& palette, state::MethodDraft&
                             std::int64_t tokens) {
   const std::string spec = text_of(draft), problem = draft.problem();
   {
-    const widgets::FontScope mono(widgets::fonts().mono, 0.95F);
+    const widgets::FontScope mono(widgets::Type::Number);
     if (!problem.empty()) ImGui::PushStyleColor(ImGuiCol_Text, palette.error);
     const std::string label =
         widgets::elided(spec, ImGui::GetContentRegionAvail().x - widgets::em(6));

@@ -12,7 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <utility>
 
 namespace kvloupe::shell {
 namespace {
@@ -21,6 +23,12 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostRecent = 9;
 constexpr std::size_t kMostPanels = 256;
+constexpr std::array<std::pair<widgets::ThemeChoice, const char*>, 3> kThemes{
+    {{widgets::ThemeChoice::System, "system"},
+     {widgets::ThemeChoice::Dark, "dark"},
+     {widgets::ThemeChoice::Light, "light"}}};
+constexpr std::array kScales{kLeastScale, 0.9F,  1.0F, 1.1F, 1.25F,
+                             1.5F,        1.75F, 2.0F, 2.5F, kMostScale};
 
 std::filesystem::path recent_file() { return paths::state_dir() / "recent.json"; }
 std::filesystem::path layout_file() { return paths::config_dir() / "layout.ini"; }
@@ -76,7 +84,8 @@ Settings load_settings() {
     const auto found = json.find(name);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  settings.theme = text("theme") == "light" ? widgets::ThemeKind::Light : widgets::ThemeKind::Dark;
+  for (const auto& [choice, word] : kThemes)
+    if (text("theme") == word) settings.theme = choice;
   settings.user_scale =
       std::clamp(static_cast<float>(number("scale", 1.0)), kLeastScale, kMostScale);
   settings.window_width = static_cast<int>(std::clamp(number("width", 1600), 320.0, 16384.0));
@@ -97,8 +106,23 @@ Settings load_settings() {
   return settings;
 }
 
+float next_scale(float scale, bool larger) {
+  constexpr float kSame = 0.01F;
+  if (larger) {
+    for (const float one : kScales)
+      if (one > scale + kSame) return one;
+    return kScales.back();
+  }
+  for (std::size_t i = kScales.size(); i-- > 0;)
+    if (kScales[i] < scale - kSame) return kScales[i];
+  return kScales.front();
+}
+
 std::string text_of(const Settings& settings) {
-  const ordered_json json{{"theme", settings.theme == widgets::ThemeKind::Light ? "light" : "dark"},
+  const char* theme = "";
+  for (const auto& [choice, word] : kThemes)
+    if (settings.theme == choice) theme = word;
+  const ordered_json json{{"theme", theme},
                           {"scale", settings.user_scale},
                           {"width", settings.window_width},
                           {"height", settings.window_height},

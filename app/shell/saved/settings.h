@@ -11,7 +11,7 @@
 namespace kvloupe::shell {
 
 struct Settings {
-  widgets::ThemeKind theme = widgets::ThemeKind::Dark;
+  widgets::ThemeChoice theme = widgets::ThemeChoice::System;
   float user_scale = 1.0F;  // on top of what the display asks for
   int window_width = 1600;
   int window_height = 900;
@@ -25,8 +25,10 @@ struct Settings {
       {};  // what of the file was damaged, so that the defaults are used; never saved
 };
 
-inline constexpr float kLeastScale = 0.6F;
+inline constexpr float kLeastScale = 0.75F;
 inline constexpr float kMostScale = 3.0F;
+// The next one of the scales that are offered; the last one where there is none.
+float next_scale(float scale, bool larger);
 
 // A damaged or missing file gives the defaults, and a damaged part its own.
 Settings load_settings();

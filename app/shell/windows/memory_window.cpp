@@ -32,9 +32,9 @@ ImU32 color_of(const widgets::Palette& palette, MemoryPart part) {
     case MemoryPart::Textures:
       return palette.faint;
     case MemoryPart::Tensors:
-      return palette.accent;
+      return palette.series[0];
     case MemoryPart::Answers:
-      return palette.slot_b;
+      return palette.series[3];
   }
   return palette.text;
 }

@@ -24,11 +24,11 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
   std::string chosen;
   if (ImGui::Begin("Welcome", nullptr, kFlags)) {
     {
-      const widgets::FontScope strong(widgets::fonts().strong, 2.0F);
+      const widgets::FontScope strong(widgets::Type::Title);
       widgets::text_colored(p.text, "KVLoupe");
     }
     widgets::text_wrapped(p.muted, "Which KVs each sparse-attention method keeps, and why.");
-    ImGui::Dummy({0, widgets::em(0.5F)});
+    ImGui::Dummy({0, widgets::grid(1)});
     if (ImGui::Button("Open a trace\u2026", {widgets::em(10), 0})) ask();
     ImGui::SameLine();
     const auto or_drop = [](const char* command, const char* drop) {
@@ -59,7 +59,7 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
     ImGui::SameLine();
     widgets::text_colored(p.muted, or_drop("capture", "drop a model; or run"));
     ImGui::SameLine();
-    const widgets::FontScope mono(widgets::fonts().mono, 0.92F);
+    const widgets::FontScope mono(widgets::Type::Number);
     widgets::text_colored(p.muted, "./kvloupe.sh demo");
   }
   ImGui::End();

@@ -1,0 +1,93 @@
+#include "app/panels/heavy_tail_words.h"
+
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+namespace kvloupe::panels {
+
+using state::Place;
+
+namespace {
+
+std::string of_all(std::int64_t part, std::int64_t all) {
+  return share_text(static_cast<double>(part) / static_cast<double>(all));
+}
+
+widgets::Chip tail_chip(const std::string& name, const std::optional<analysis::PowerTail>& tail,
+                        std::int64_t count, const std::string& more) {
+  if (!tail)
+    return {name + " undefined", 0, "Too few values, or the largest are equal: no tail to fit."};
+  return {
+      fmt::format("{} {:.2f}", name, tail->index), 0,
+      fmt::format("Hill's estimator over the k = {0} largest of n = {1} values, k the root of n: "
+                  "k / sum of ln(x_i / x_{2}). The share of values above x falls as "
+                  "x^-{3:.2f}: the smaller the index, the heavier the tail; below 2 the "
+                  "variance is unbounded, below 1 the mean.{4}",
+                  tail->top, format_count(count), tail->top + 1, tail->index, more)};
+}
+
+}  // namespace
+
+std::vector<widgets::Chip> tail_chips(DrawContext& context, const Place& place,
+                                      const TailAnswer& answer) {
+  std::vector<widgets::Chip> chips;
+  if (answer.has_mass()) {
+    chips.push_back(tail_chip("keys: tail index", answer.keys.tail, answer.num_keys(),
+                              " The values are the masses of the past keys but position 0."));
+    chips.push_back({fmt::format("sink {}", share_text(answer.sink_share)), 0,
+                     "Position 0's share of what the chunk's queries give to all past keys. It is "
+                     "left out of every other number here."});
+  }
+  if (answer.num_queries() > 1)
+    chips.push_back(tail_chip("queries: tail index", answer.relevance.tail, answer.num_queries(),
+                              " The values are 1 + S_q; they cannot exceed 2, so the law only "
+                              "describes the upper ranks."));
+  if (const analysis::ScoreDeviations& scores = answer.spread.deviations; !scores.bins.empty())
+    chips.push_back(
+        {fmt::format("scores: max {:.1f} \u03C3", scores.highest), 0,
+         fmt::format(
+             "The largest of {} deviations of a score, cos(query, key), from its key's mean "
+             "over the chunk's queries, in standard deviations (\u03C3 = {:.3g}). {:.3g} % lie "
+             "above 3 \u03C3, in a normal distribution 0.135 %; the excess kurtosis is {:.2f}, "
+             "there 0. A heavy tail means that some queries want a key much more than its "
+             "mean says: their maximum shows it, the mean does not.",
+             format_count(scores.count), scores.sigma, 100 * scores.above_3_sigma,
+             scores.excess_kurtosis)});
+  for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
+  return chips;
+}
+
+std::string tail_finding(const TailAnswer& answer) {
+  if (!answer.has_mass())
+    return "No key besides position 0 lies before this chunk: there is no mass to share.";
+  std::string text = fmt::format(
+      "Half of the attention to the past, position 0 aside, lands on {} of {} keys ({})",
+      format_count(answer.keys.half), format_count(answer.num_keys()),
+      of_all(answer.keys.half, answer.num_keys()));
+  if (answer.num_queries() == 1) return text + ".";
+  return text + fmt::format(
+                    " and comes from {} of {} queries ({}). The {} queries with the largest S_q "
+                    "({}) give {} of it.",
+                    answer.queries.half, answer.num_queries(),
+                    of_all(answer.queries.half, answer.num_queries()), answer.quarter,
+                    of_all(answer.quarter, answer.num_queries()), share_text(answer.quarter_share));
+}
+
+std::string tail_query_lines(const Place& place, const TailAnswer& answer, std::int32_t row) {
+  const auto index = static_cast<std::size_t>(row);
+  std::string text =
+      fmt::format("query {}\nS_q {:.4f}, rank {} of {}",
+                  token_line(place, place.chunk_info().begin + row), answer.spread.relevance[index],
+                  answer.relevance.ranking.rank[index] + 1, answer.num_queries());
+  if (answer.has_mass())
+    text += fmt::format("\ngives {:.4g} to the past but position 0, {} of the mass",
+                        answer.spread.query_mass[index],
+                        share_text(answer.queries.share(answer.spread.query_mass[index])));
+  return text;
+}
+
+}  // namespace kvloupe::panels
