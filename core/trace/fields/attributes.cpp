@@ -1,10 +1,12 @@
 #include "core/trace/fields/attributes.h"
 
 #include "core/trace/fields/attribute_io.h"
+#include "core/trace/fields/fields.h"
 #include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -414,6 +416,14 @@ KVLOUPE_ATTRIBUTES_OF(ProbeAttributes);
 KVLOUPE_ATTRIBUTES_OF(CaptureRequest);
 KVLOUPE_ATTRIBUTES_OF(ModelSpeed);
 #undef KVLOUPE_ATTRIBUTES_OF
+
+std::string schema_version() {
+  int latest = 0;
+  for (const AttributeInfo& attribute : all_attributes())
+    latest = std::max(latest, attribute.since);
+  for (const FieldInfo& field : all_fields()) latest = std::max(latest, field.since);
+  return fmt::format("{}.{}", kSchemaMajor, latest);
+}
 
 std::vector<AttributeInfo> all_attributes() {
   std::vector<AttributeInfo> all;

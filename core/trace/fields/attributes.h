@@ -25,6 +25,9 @@ struct AttributeInfo {
   const char* assumed = nullptr;
 };
 
+// What the writer gives as schema_version, "1.10": the latest that an attribute or a field is of.
+std::string schema_version();
+
 // Those of all groups, each group's in the order in which they are written.
 std::vector<AttributeInfo> all_attributes();
 

@@ -3,6 +3,7 @@
 
 #include "core/base/version.h"
 #include "core/trace/fields/attribute_io.h"
+#include "core/trace/fields/attributes.h"
 #include "core/trace/fields/trace_names.h"
 #include "core/trace/runs/run_storage.h"
 
@@ -77,7 +78,7 @@ h5::Handle create_vector(hid_t at, const std::string& path, hid_t type, hsize_t 
 void write_root(hid_t file, const TraceHeader& header) {
   RootAttributes root;
   root.format = kTraceFormat;
-  root.schema_version = kSchemaVersion;
+  root.schema_version = schema_version();
   root.producer = "kvloupe " + version();
   root.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   root.mode = header.mode;

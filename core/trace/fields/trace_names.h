@@ -10,7 +10,6 @@ namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
-constexpr std::string_view kSchemaVersion = "1.10";
 constexpr int kSchemaMajor = 1;
 // The most tokens that a reader accepts; a probe is a sentence or two.
 constexpr int kMaxProbeTokens = 4096;

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "core/base/whole_file.h"
+#include "core/trace/fields/attributes.h"
 #include "core/trace/fields/trace_names.h"
 #include "core/trace/hdf5/h5_driver.h"
 #include "core/trace/runs/run_storage.h"
@@ -84,7 +85,7 @@ void write_layer(hid_t run_group, const TraceInfo& info, const RunInfo& run, int
 h5::Handle create_sidecar(DiskFile& disk, const std::string& trace_hash) {
   h5::Handle file = h5::create_file(disk, h5::access_to(disk));
   h5::write_attribute(file.get(), "format", std::string(kSidecarFormat));
-  h5::write_attribute(file.get(), "schema_version", std::string(kSchemaVersion));
+  h5::write_attribute(file.get(), "schema_version", schema_version());
   h5::write_attribute(file.get(), "producer", "kvloupe " + version());
   h5::write_attribute(file.get(), "trace_hash", trace_hash);
   h5::write_attribute(file.get(), "NX_class", "NXroot");
