@@ -7,12 +7,15 @@
 #include "app/shell/bars/transport.h"
 #include "app/shell/commands/command_list.h"
 #include "app/shell/frame/panel_host.h"
+#include "app/shell/frame/window_steps.h"
 #include "app/shell/methods/runs_window.h"
 #include "app/shell/new_trace/capture_window.h"
 #include "app/shell/saved/settings.h"
+#include "app/shell/windows/closing_question.h"
 #include "app/shell/windows/dialogs.h"
 #include "app/shell/windows/exporter.h"
 #include "app/shell/windows/file_dialog.h"
+#include "app/shell/windows/layouts.h"
 #include "app/shell/windows/memory_window.h"
 #include "app/shell/windows/messages.h"
 #include "app/shell/windows/notes_window.h"
@@ -34,6 +37,8 @@ class Explorer {
   // Between frames: applies what needs a new style or new fonts.
   void before_frame();
   bool wants_quit() const { return quit_; }
+  // Closes the window, at once or after a question: where something under way would be lost.
+  void ask_to_quit();
   // Something on screen moves by itself: draw the next frame soon.
   bool animating() const;
   Settings settings() const;  // as they are to be at the next start
@@ -53,12 +58,16 @@ class Explorer {
   void take_dropped(const std::string& path);
   NotesWindow& notes() { return notes_; }
   RunsWindow& runs() { return runs_; }
+  Layouts& layouts() { return layouts_; }
 
  private:
   void draw_all();
   void keyboard();
   void stop_measuring_on_input();
   void undo();
+  void redo();
+  void close_trace();
+  std::string under_way();
   void menu_ui();
   void commands_ui(const std::string& menu);
   void tabs_ui();
@@ -88,6 +97,7 @@ class Explorer {
   std::vector<Command> commands_;
 
   Messages messages_;
+  WindowSteps steps_;
   PanelHost panels_;
   Transport transport_;
   RunsWindow runs_;
@@ -95,6 +105,8 @@ class Explorer {
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
+  Layouts layouts_;
+  ClosingQuestion closing_;
   CaptureWindow capture_;
   CommandPalette palette_;
   ShortcutSheet sheet_;
