@@ -12,9 +12,11 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <set>
 
@@ -33,11 +35,13 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       gui_(gui),
       settings_(std::move(settings)),
       recent_(load_recent_files()),
-      panels_(workspace, messages_),
+      steps_(workspace),
+      panels_(workspace, messages_, steps_),
       runs_(messages_),
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_),
+      layouts_(workspace, panels_, steps_, files_, messages_),
       capture_(workspace, files_, messages_),
       cursor_menu_(workspace, panels_, exporter_, messages_),
       dropped_(workspace, messages_, places_of_dropped()) {
@@ -190,6 +194,8 @@ void Explorer::draw_all() {
   colors_.draw(gui_.palette());
   files_.draw(gui_.palette());
   exporter_.draw(gui_.palette());
+  layouts_.draw(gui_.palette());
+  if (closing_.draw(gui_.palette())) quit_ = true;
   messages_.draw(gui_.palette());
   cursor_menu_.draw(gui_.palette(), settings_.last_folder);
   widgets::draw_tooltip(gui_.palette());
@@ -217,10 +223,64 @@ void Explorer::keyboard() {
   if (!popup && !popup_was_open_) handle_shortcuts(commands_);
 }
 
-// The last thing first: a window that was closed after the last change of what is shown comes back
+// The last thing first: a view that was closed after the last change of what is shown comes back
 // before that change is taken back.
 void Explorer::undo() {
-  if (panels_.closed_since_change() || !workspace_.cursor.back()) panels_.reopen();
+  if (steps_.is_last() || !workspace_.cursor.back()) steps_.back();
+}
+
+void Explorer::redo() {
+  if (steps_.is_next())
+    steps_.forward();
+  else
+    workspace_.cursor.forward();
+}
+
+void Explorer::close_trace() {
+  const state::ViewState was = state::state_of(*workspace_.traces.active());
+  const auto close = [this] {
+    if (before_close) before_close();
+    workspace_.traces.close_active();
+    panels_.forget();
+    runs_.forget();
+    transport_.forget();
+    rail_.forget();
+    text_line_.forget();
+  };
+  close();
+  steps_.push([this, was] { workspace_.traces.open(was.trace, was, state::Unknown::PassOver); },
+              [this, close, trace = was.trace] {
+                const state::TraceTab* tab = workspace_.traces.find(trace);
+                if (tab == nullptr) return;
+                workspace_.traces.activate(tab->id);
+                close();
+              });
+}
+
+void Explorer::ask_to_quit() {
+  const std::string what = under_way();
+  if (what.empty())
+    quit_ = true;
+  else
+    closing_.ask(what);
+}
+
+// One sentence; empty: all is on the disk, or will be.
+std::string Explorer::under_way() {
+  std::vector<std::string> parts;
+  if (capture_.running())
+    parts.emplace_back("the capture under way would end, and only its chunks done would stay");
+  if (const int files = exporter_.under_way() + layouts_.under_way(); files > 0)
+    parts.push_back(files == 1
+                        ? "a file is being written and would be missing"
+                        : fmt::format("{} files are being written and would be missing", files));
+  notes_.finish();
+  if (const std::string why = notes_.unsaved(); !why.empty())
+    parts.push_back("notes are not saved (" + why + ")");
+  std::string sentence = fmt::format("{}", fmt::join(parts, "; "));
+  if (sentence.empty()) return sentence;
+  sentence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence.front())));
+  return sentence + ".";
 }
 
 void Explorer::menu_ui() {
@@ -264,6 +324,7 @@ void Explorer::commands_ui(const std::string& menu) {
     if (command.menu.starts_with(menu + "/") && inner.insert(command.menu).second &&
         ImGui::BeginMenu(command.menu.c_str() + menu.size() + 1)) {
       commands_ui(command.menu);
+      if (command.menu == kLayoutsMenu) layouts_.list_ui();
       ImGui::EndMenu();
     }
     if (command.menu != menu) continue;
@@ -275,7 +336,7 @@ void Explorer::commands_ui(const std::string& menu) {
 
 // Open traces as tabs in the menu bar.
 void Explorer::tabs_ui() {
-  int activate = -1;
+  int activate = -1, closed = -1;
   bool close = false;
   ImGui::Dummy({widgets::em(1), 0});
   const state::TraceTab* active = workspace_.traces.active();
@@ -286,17 +347,21 @@ void Explorer::tabs_ui() {
       activate = tab->id;
     ImGui::PopStyleColor();
     if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(tab->path).c_str());
-    if (ImGui::IsItemClicked(ImGuiMouseButton_Middle)) {
-      activate = tab->id;
-      close = true;
-    }
+    close |= ImGui::IsItemClicked(ImGuiMouseButton_Middle);
     if (here) {
       const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
       ImGui::GetWindowDrawList()->AddRectFilled({from.x, to.y - 2}, to, gui_.palette().accent);
     }
+    ImGui::PushStyleColor(ImGuiCol_Button, 0);
+    ImGui::PushStyleColor(ImGuiCol_Text, gui_.palette().faint);
+    close |= ImGui::SmallButton(fmt::format("\u00D7##close{}", tab->id).c_str());
+    ImGui::PopStyleColor(2);
+    if (ImGui::IsItemHovered()) widgets::tooltip("Close the trace (undo opens it again)");
+    if (close && closed < 0) closed = tab->id;
   }
+  if (closed >= 0) activate = closed;
   if (activate >= 0) workspace_.traces.activate(activate);
-  if (close) run_command("close");
+  if (closed >= 0) run_command("close");
 }
 
 void Explorer::open_dialog() {

@@ -10,15 +10,18 @@
 #include "app/shell/commands/command_list.h"
 #include "app/shell/frame/desktop_theme.h"
 #include "app/shell/frame/panel_host.h"
+#include "app/shell/frame/window_steps.h"
 #include "app/shell/methods/runs_window.h"
 #include "app/shell/new_trace/capture_window.h"
 #include "app/shell/saved/settings.h"
-#include "app/shell/windows/cursor_menu.h"
+#include "app/shell/windows/closing_question.h"
 #include "app/shell/windows/color_sheet.h"
+#include "app/shell/windows/cursor_menu.h"
 #include "app/shell/windows/dialogs.h"
 #include "app/shell/windows/dropped_files.h"
 #include "app/shell/windows/exporter.h"
 #include "app/shell/windows/file_dialog.h"
+#include "app/shell/windows/layouts.h"
 #include "app/shell/windows/memory_window.h"
 #include "app/shell/windows/messages.h"
 #include "app/shell/windows/notes_window.h"
@@ -42,6 +45,8 @@ class Explorer {
   // Between frames: applies what needs a new style or new fonts.
   void before_frame();
   bool wants_quit() const { return quit_; }
+  // Closes the window, at once or after a question: where something under way would be lost.
+  void ask_to_quit();
   // Something on screen moves by itself: draw the next frame soon.
   bool animating() const;
   Settings settings() const;  // as they are to be at the next start
@@ -63,12 +68,16 @@ class Explorer {
   RunsWindow& runs() { return runs_; }
   const Rail& rail() const { return rail_; }
   const TextLine& text_line() const { return text_line_; }
+  Layouts& layouts() { return layouts_; }
 
  private:
   void draw_all();
   void keyboard();
   void stop_measuring_on_input();
   void undo();
+  void redo();
+  void close_trace();
+  std::string under_way();
   void menu_ui();
   void commands_ui(const std::string& menu);
   void tabs_ui();
@@ -105,6 +114,7 @@ class Explorer {
   std::vector<Command> commands_;
 
   Messages messages_;
+  WindowSteps steps_;
   PanelHost panels_;
   Transport transport_;
   Rail rail_;
@@ -114,6 +124,8 @@ class Explorer {
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
+  Layouts layouts_;
+  ClosingQuestion closing_;
   CaptureWindow capture_;
   CursorMenu cursor_menu_;
   DroppedFiles dropped_;

@@ -1,5 +1,7 @@
 #include "app/state/cursor.h"
 
+#include "app/state/sight.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,21 @@
 
 namespace kvloupe::state {
 
+Cursor::Through::Through(Cursor& cursor, Sight& sight) : cursor_(cursor) {
+  if (sight.lock) cursor.traces_.look_at(sight.lock->tab);
+  cursor.sight_ = &sight;
+  const TraceTab* tab = std::as_const(cursor.traces_).ready();
+  cursor.seen_ = tab != nullptr ? sight.seen(tab->selection) : Selection{};
+}
+
+Cursor::Through::~Through() {
+  cursor_.traces_.look_at(Traces::kActive);
+  cursor_.sight_ = nullptr;
+  cursor_.seen_ = {};
+}
+
 const Selection& Cursor::selection() const {
+  if (sight_ != nullptr) return seen_;
   static const Selection none;
   const TraceTab* tab = std::as_const(traces_).ready();
   return tab != nullptr ? tab->selection : none;
@@ -17,11 +33,15 @@ void Cursor::change(const std::string& kind, const std::function<void(Selection&
   TraceTab* tab = traces_.ready();
   if (tab == nullptr) return;
   Selection next = tab->selection;
+  if (sight_ != nullptr) sight_->enter(next);
   how(next);
+  if (sight_ != nullptr) sight_->leave(next, tab->selection.shown);
   clamp(next.place);
-  if (next == tab->selection) return;
-  tab->history.push(tab->selection, kind);
-  tab->selection = std::move(next);
+  if (next != tab->selection) {
+    tab->history.push(tab->selection, kind);
+    tab->selection = std::move(next);
+  }
+  if (sight_ != nullptr) seen_ = sight_->seen(tab->selection);
 }
 
 void Cursor::set_chunk(int chunk) {

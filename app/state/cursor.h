@@ -10,9 +10,24 @@
 
 namespace kvloupe::state {
 
+struct Sight;
+
 class Cursor {
  public:
   explicit Cursor(Traces& traces) : traces_(traces) {}
+
+  // While it lives, the trace and the selection are those that a view sees which has a sight of its own
+  // (sight.h), and a change goes where it belongs: to the view, or to the selection of its trace.
+  class Through {
+   public:
+    Through(Cursor& cursor, Sight& sight);
+    ~Through();
+    Through(const Through&) = delete;
+    Through& operator=(const Through&) = delete;
+
+   private:
+    Cursor& cursor_;
+  };
 
   const Selection& selection() const;  // of the ready trace; else an empty one
   const Place& place() const { return selection().place; }
@@ -49,6 +64,8 @@ class Cursor {
 
  private:
   Traces& traces_;
+  Sight* sight_ = nullptr;
+  Selection seen_;  // through it
 };
 
 }  // namespace kvloupe::state

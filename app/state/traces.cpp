@@ -151,13 +151,19 @@ void Traces::activate(int tab_id) {
   if (find(tab_id) != nullptr) active_ = tab_id;
 }
 
+const TraceTab* Traces::find(const std::string& path) const {
+  for (const auto& tab : tabs_)
+    if (tab->path == path) return tab.get();
+  return nullptr;
+}
+
 TraceTab* Traces::find(int tab_id) {
   for (const auto& tab : tabs_)
     if (tab->id == tab_id) return tab.get();
   return nullptr;
 }
 
-TraceTab* Traces::active() { return find(active_); }
+TraceTab* Traces::active() { return find(looked_at_ == kActive ? active_ : looked_at_); }
 const TraceTab* Traces::active() const { return const_cast<Traces*>(this)->find(active_); }
 
 TraceTab* Traces::ready() {

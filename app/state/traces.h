@@ -56,6 +56,10 @@ class Traces {
   const std::vector<std::unique_ptr<TraceTab>>& tabs() const { return tabs_; }
   TraceTab* active();
   const TraceTab* active() const;
+  const TraceTab* find(const std::string& path) const;
+  // While a view is drawn that looks at another one, that one counts as the active tab.
+  static constexpr int kActive = -1;
+  void look_at(int tab_id) { looked_at_ = tab_id; }
   // The active tab when its trace is ready.
   TraceTab* ready();
   const TraceTab* ready() const;
@@ -86,6 +90,7 @@ class Traces {
   Opener opener_;
   std::vector<std::unique_ptr<TraceTab>> tabs_;
   int active_ = -1;
+  int looked_at_ = kActive;
   int next_id_ = 1;
 };
 

@@ -3,6 +3,7 @@
 #include "app/state/number_chunks.h"
 #include "app/state/other_trace.h"
 #include "app/state/shown_methods.h"
+#include "app/state/sight.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
@@ -155,7 +156,7 @@ std::vector<std::string> texts_of(const auto& methods) {
 // The choice that is meant of an option named "view.option".
 const std::string& checked_option(const std::string& name, const std::string& value) {
   const std::size_t dot = name.find('.');
-  const ViewInfo& view = view_named(name.substr(0, dot));
+  const ViewInfo& view = view_named(view_of(name.substr(0, dot)));
   return checked_choice(view, dot == std::string::npos ? "" : name.substr(dot + 1), value);
 }
 
@@ -249,9 +250,9 @@ InputFiles files_read(const ViewState& what) {
   return files;
 }
 
-ViewState state_of(const TraceTab& tab) {
-  if (tab.state != ResultState::Ready) return tab.opened_at;
-  const Selection& selection = tab.selection;
+namespace {
+
+ViewState state_of(const TraceTab& tab, const Selection& selection) {
   ViewState what;
   static_cast<ViewSettings&>(what) = selection;
   what.trace = tab.path;
@@ -263,8 +264,18 @@ ViewState state_of(const TraceTab& tab) {
   return what;
 }
 
+}  // namespace
+
+ViewState state_of(const TraceTab& tab) {
+  return tab.state == ResultState::Ready ? state_of(tab, tab.selection) : tab.opened_at;
+}
+
+ViewState state_of(const Workspace& workspace) {
+  return state_of(*workspace.traces.ready(), workspace.selection());
+}
+
 ViewState describe(const Workspace& workspace, const ViewInfo& view) {
-  ViewState what = state_of(*workspace.traces.ready());
+  ViewState what = state_of(workspace);
   what.trace = workspace.place().trace->path;
   what.view = view.id;
   what.methods = texts_of(methods_shown(workspace, view));

@@ -63,6 +63,8 @@ void check_view(const ViewState& what);
 InputFiles files_read(const ViewState& what);
 // All that a tab shows.
 ViewState state_of(const TraceTab& tab);
+// All that is shown of the trace that is ready.
+ViewState state_of(const Workspace& workspace);
 // One view as the window shows it now, without what the view does not draw.
 ViewState describe(const Workspace& workspace, const ViewInfo& view);
 

@@ -109,6 +109,32 @@ TEST_F(SessionSaver, RestoresWhatWasLookedAt) {
   EXPECT_TRUE(window.explorer.panels().is_open("method_compare"));
 }
 
+TEST_F(SessionSaver, CopiesAndLocksComeBack) {
+  const std::string a = trace("a.h5");
+  std::map<std::string, state::ViewState> left;
+  {
+    Window window({a});
+    window.workspace.cursor.set_perspective("kept");
+    window.workspace.cursor.set_layer(1);
+    window.workspace.cursor.set_chunk(3);
+    window.frames(3);
+    shell::PanelHost& panels = window.explorer.panels();
+    panels.duplicate("kv_map");
+    panels.lock("kv_map#2");
+    window.frames(3);
+    window.workspace.cursor.set_layer(2);
+    left = panels.locks();
+    window.keeper.save_now();
+  }
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left["kv_map#2"].place.layer, 1);
+  Window window;
+  EXPECT_TRUE(window.explorer.panels().is_open("kv_map#2"));
+  EXPECT_TRUE(window.explorer.panels().visible("kv_map#2"));
+  EXPECT_EQ(window.explorer.panels().locks(), left);
+  EXPECT_EQ(window.workspace.place().layer, 2);
+}
+
 // Another window was elsewhere in the same trace, and kept its place later.
 TEST_F(SessionSaver, AWindowGoesOnAtItsOwnPlace) {
   const std::string a = trace("a.h5");

@@ -62,6 +62,7 @@ void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palet
     found_ = true;
     return;
   }
+  widgets::escape_closes_popup();
   search_ui(workspace, palette);
   choices_ui(workspace, palette);
   ImGui::EndCombo();

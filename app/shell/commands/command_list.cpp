@@ -37,7 +37,7 @@ void handle_shortcuts(const std::vector<Command>& commands) {
       if (typing && !modified && !command.while_typing) continue;
       if (chord_pressed(chord) && command.is_enabled()) {
         command.run();
-        break;
+        return;
       }
     }
 }

@@ -24,9 +24,12 @@ struct Command {
   bool is_enabled() const { return !enabled || enabled(); }
 };
 
+// Its layouts follow its commands.
+inline constexpr const char* kLayoutsMenu = "View/Layouts";
+
 // "Ctrl+Shift+O"
 std::string shortcut_text(const Command& command);
-// Runs the commands whose keys were pressed. Not while a popup has the keyboard to itself.
+// Runs the first command whose keys were pressed: one press does one thing. Not while a popup has the keyboard to itself.
 void handle_shortcuts(const std::vector<Command>& commands);
 // How well the text has all words of the query, where its own words begin best; below 0: not at all.
 int match_score(const std::string& query, const std::string& text);

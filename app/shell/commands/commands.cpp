@@ -55,21 +55,21 @@ void Explorer::add_file_commands() {
   add("capture", "New capture\u2026", {ImGuiMod_Ctrl | ImGuiKey_N}, [this] { new_capture(); });
   with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
            [this] { workspace_.traces.reload_active(); });
-  with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] {
-    if (before_close) before_close();
-    workspace_.traces.close_active();
-    panels_.forget();
-    runs_.forget();
-    transport_.forget();
-    rail_.forget();
-    text_line_.forget();
-  });
+  with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] { close_trace(); });
   for (std::size_t i = 0; i < 9; ++i)
     Adder(commands_, "", [this, i] { return i < recent_.size(); })(
         fmt::format("recent.{}", i + 1), fmt::format("Open recent file {}", i + 1),
         {ImGuiMod_Ctrl | static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
         [this, i] { workspace_.traces.open(recent_[i]); });
-  add("quit", "Quit", {ImGuiMod_Ctrl | ImGuiKey_Q}, [this] { quit_ = true; });
+  add("quit", "Quit", {ImGuiMod_Ctrl | ImGuiKey_Q}, [this] { ask_to_quit(); });
+  // What is typed in it is there when it is opened again.
+  commands_.push_back({"capture.close",
+                       "",
+                       "Close \u201CNew capture\u201D",
+                       {ImGuiKey_Escape},
+                       [this] { capture_.close(); },
+                       [this] { return capture_.is_open(); },
+                       true});
 }
 
 void Explorer::add_edit_commands() {
@@ -77,11 +77,14 @@ void Explorer::add_edit_commands() {
   // In a text field these keys are the field's own.
   const auto typing = [] { return ImGui::GetIO().WantTextInput; };
   Adder(commands_, "Edit", [this, &cursor, typing] {
-    return (cursor.can_go_back() || panels_.can_reopen()) && !typing();
+    return (cursor.can_go_back() || steps_.can_go_back()) && !typing();
   })("undo", "Undo", {ImGuiMod_Ctrl | ImGuiKey_Z}, [this] { undo(); });
-  Adder(commands_, "Edit", [&cursor, typing] { return cursor.can_go_forward() && !typing(); })(
-      "redo", "Redo", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, ImGuiMod_Ctrl | ImGuiKey_Y},
-      [&cursor] { cursor.forward(); });
+  Adder(commands_, "Edit",
+        [this, &cursor, typing] {
+          return (cursor.can_go_forward() || steps_.is_next()) && !typing();
+        })("redo", "Redo",
+           {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, ImGuiMod_Ctrl | ImGuiKey_Y},
+           [this] { redo(); });
   Adder(commands_, "Edit", [this] { return workspace_.has_trace(); })(
       "note.add", "Note this place", {ImGuiMod_Ctrl | ImGuiKey_D}, [this] {
         panels_.open_here(state::kNotesWindow);
@@ -156,6 +159,12 @@ void Explorer::add_view_commands() {
   Adder(commands_, "View", [this] { return panels_.can_reopen(); })(
       "layout.reopen", "Reopen what was closed", {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T},
       [this] { panels_.reopen(); });
+  const Adder layouts(commands_, kLayoutsMenu, [this] { return workspace_.has_trace(); });
+  layouts("layout.save", "Save layout as\u2026", {}, [this] { layouts_.ask_for_name(); });
+  layouts("layout.export", "Export this layout\u2026", {},
+          [this] { layouts_.export_to(settings_.last_folder); });
+  layouts("layout.import", "Import a layout\u2026", {},
+          [this] { layouts_.import_from(settings_.last_folder); });
   Adder(commands_, "View")("layout.reset", "Reset the layout of this workspace", {},
                            [this] { panels_.reset_layout(); });
   const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });

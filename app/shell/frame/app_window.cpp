@@ -167,8 +167,12 @@ bool AppWindow::frame() {
   glfwSwapBuffers(impl_->window);
   require_graphics();
   if (impl_->saver) impl_->saver->tick();
-  const bool closed =
-      glfwWindowShouldClose(impl_->window) == GLFW_TRUE || impl_->explorer->wants_quit();
+  if (glfwWindowShouldClose(impl_->window) == GLFW_TRUE) {
+    glfwSetWindowShouldClose(impl_->window, GLFW_FALSE);
+    impl_->explorer->ask_to_quit();
+    impl_->lively = kFramesAfterInput;
+  }
+  const bool closed = impl_->explorer->wants_quit();
   if (closed && impl_->saver) impl_->saver->end();
   return !closed;
 }

@@ -16,10 +16,6 @@ namespace {
 
 constexpr float kBelow = 0.36F;  // the large view has the rest of the height
 
-ImGuiID dock_space_of(const Perspective& perspective) {
-  return ImHashStr(("workspace " + perspective.id).c_str());
-}
-
 // A dock has no x: it would close all that stand behind its tabs.
 constexpr int kFlags =
     static_cast<int>(ImGuiDockNodeFlags_PassthruCentralNode) | ImGuiDockNodeFlags_NoCloseButton;
@@ -30,6 +26,10 @@ bool any_at(const std::vector<DockedWindow>& windows, Spot spot) {
 }
 
 }  // namespace
+
+unsigned dock_space_of(const Perspective& perspective) {
+  return ImHashStr(("workspace " + perspective.id).c_str());
+}
 
 bool window_is_narrow() { return ImGui::GetMainViewport()->Size.x < widgets::em(73); }
 

@@ -16,6 +16,8 @@ bool window_is_narrow();
 std::string window_name(const std::string& title, const std::string& view,
                         const state::Perspective& perspective);
 
+// Its id, as ImGui counts it.
+unsigned dock_space_of(const state::Perspective& perspective);
 // Once a frame: the dock space of what is shown fills what the bars leave; those of the others are
 // kept, for one that is not submitted forgets its windows.
 void submit_dock_spaces(const state::Perspective& shown);

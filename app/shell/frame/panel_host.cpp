@@ -1,13 +1,13 @@
 #include "app/shell/frame/panel_host.h"
 
 #include "app/shell/frame/dock_layout.h"
+#include "app/shell/frame/dock_tree.h"
 #include "app/shell/frame/frame_guard.h"
 #include "app/state/method_views.h"
 #include "app/widgets/figure.h"
 #include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
@@ -19,11 +19,6 @@ using state::PlacedView;
 using state::Spot;
 
 namespace {
-
-constexpr std::size_t kMostClosings = 50;
-// A window learns in its first frame which tab is its own; the tabs of a new layout are there one
-// frame later.
-constexpr int kFramesToFocus = 3;
 
 // Over the tab or the title of a view.
 void about_ui(const state::ViewInfo& view) {
@@ -48,17 +43,22 @@ Spot spot_of(const PlacedView& placed) {
 
 }  // namespace
 
-PanelHost::PanelHost(state::Workspace& workspace, Messages& messages)
-    : workspace_(workspace), messages_(messages), shown_(&state::perspectives().front()) {
-  for (const state::ViewInfo& view : state::views())
-    add_source({view.id, view.title, &view, panels::make_panel(view.id), {}});
+PanelHost::PanelHost(state::Workspace& workspace, Messages& messages, WindowSteps& steps)
+    : workspace_(workspace),
+      messages_(messages),
+      steps_(steps),
+      shown_(&state::perspectives().front()) {
+  for (const state::ViewInfo& view : state::views()) add_source(view.id, view.title, &view, {});
 }
 
 void PanelHost::add_window(const std::string& name, std::function<void()> draw) {
-  add_source({name, name, nullptr, nullptr, std::move(draw)});
+  add_source(name, name, nullptr, std::move(draw));
 }
 
-void PanelHost::add_source(Source source) {
+PanelHost::Source& PanelHost::add_source(const std::string& id, const std::string& title,
+                                         const state::ViewInfo* view, std::function<void()> draw) {
+  Source source{id, title, view, nullptr, std::move(draw), ViewLock(id, view)};
+  if (view != nullptr) source.panel = panels::make_panel(view->id);
   for (const Perspective& perspective : state::perspectives()) {
     Window window;
     window.source = sources_.size();
@@ -68,6 +68,7 @@ void PanelHost::add_source(Source source) {
     windows_.push_back(std::move(window));
   }
   sources_.push_back(std::move(source));
+  return sources_.back();
 }
 
 void PanelHost::draw(const figure::GuiContext& gui) {
@@ -82,15 +83,7 @@ void PanelHost::draw(const figure::GuiContext& gui) {
     window_ui(*window, gui);
     if (!is_open(*window)) closed.push_back(window);
   }
-  if (closed.empty()) return;
-  std::vector<std::string> titles;
-  for (const Window* window : closed) titles.push_back(sources_[window->source].title);
-  const std::string key = widgets::key_name("undo");
-  messages_.say(fmt::format("Closed: {}. {} brings it back.", fmt::join(titles, ", "),
-                            key.empty() ? "Undo" : key),
-                false);
-  closings_.push_back({std::move(closed), workspace_.selection()});
-  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
+  if (!closed.empty()) note_closed(closed);
 }
 
 // Those of the table first, in its order: new tabs stand in the order in which they are drawn.
@@ -124,6 +117,9 @@ void PanelHost::layout_ui() {
       if (window.perspective == shown_) window.chosen.reset();
   if (reset_layout_ || unknown) build_layout();
   reset_layout_ = false;
+  take_chosen_layout();
+  if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
+  dock_of_copy_ui();
   submit_dock_spaces(*shown_);  // also while nothing is open
   if (!first) return;
   laid_out_.push_back(shown_);
@@ -177,11 +173,12 @@ bool PanelHost::draw_guarded(Window& window, const std::function<void()>& draw) 
 }
 
 void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
-  const Source& source = sources_[window.source];
+  Source& source = sources_[window.source];
   const bool focus = window.frames_to_focus > 0 && --window.frames_to_focus == 0;
   if (focus) bring_to_front(window.name);
   ImGui::SetNextWindowSize({widgets::em(40), widgets::em(26)}, ImGuiCond_FirstUseEver);
   dock_if_homeless(*window.perspective, window.name);
+  keep_inside(window.name);
   // Docked, it lies on the cleared frame, which has its colour already.
   ImGui::PushStyleColor(ImGuiCol_WindowBg,
                         widgets::with_alpha(gui.palette().panel, window.docked ? 0 : 1));
@@ -190,16 +187,39 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   window.visible = ImGui::Begin(window.name.c_str(), &open,
                                 ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoFocusOnAppearing);
   ImGui::PopStyleColor();
-  window.docked = ImGui::IsWindowDocked();
+  window.docked = ImGui::IsWindowDocked() && !is_torn_off(window.name);
+  if (window.docked) window.last_dock = dock_of(window.name);
   if (focus) scroll_to_tab(*ImGui::GetCurrentWindow());
   if (source.view != nullptr) {
     if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) about_ui(*source.view);
-    if (ImGui::BeginPopupContextItem()) {
-      if (context_menu) context_menu(*source.view);
-      ImGui::EndPopup();
-    }
   }
-  if (window.visible) {
+  // What is exported or copied from its menu is what the view shows.
+  state::Sight* sight = source.lock.look_up(workspace_.traces);
+  if (ImGui::BeginPopupContextItem()) {
+    menu_ui(window);
+    std::optional<state::Cursor::Through> through;
+    if (sight != nullptr) through.emplace(workspace_.cursor, *sight);
+    if (source.view != nullptr && context_menu) context_menu(*source.view);
+    ImGui::EndPopup();
+  }
+  if (window.visible) contents_ui(window, sight, gui);
+  ImGui::End();
+  if (!open) choose(window, false);
+}
+
+void PanelHost::contents_ui(Window& window, state::Sight* sight, const figure::GuiContext& gui) {
+  Source& source = sources_[window.source];
+  if (source.lock.line_ui(workspace_, gui.palette())) return unlock(source.id);
+  if (source.lock.in_the_way()) {
+    const std::string trace = source.lock.words()->trace;
+    const ViewLock::Wish wish = source.lock.obstacle_ui(gui.palette());
+    if (wish == ViewLock::Wish::Unlock) unlock(source.id);
+    if (wish == ViewLock::Wish::OpenTrace) workspace_.traces.open(trace);
+    return;
+  }
+  {
+    std::optional<state::Cursor::Through> through;
+    if (sight != nullptr) through.emplace(workspace_.cursor, *sight);
     panels::DrawContext context{workspace_, gui.palette(), false, false};
     const int asked = widgets::tooltips_asked();
     const auto draw = [&] { source.view != nullptr ? source.panel->draw(context) : source.draw(); };
@@ -207,8 +227,7 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
       window.problem.clear();
     point_in(source.id, widgets::tooltips_asked() != asked);
   }
-  ImGui::End();
-  if (!open) choose(window, false);
+  if (source.lock.was_changed()) change_lock(source.id, source.lock.changed());
 }
 
 // What the mouse points at in the window just drawn: what its view says; else what its tooltip says; else
@@ -269,18 +288,6 @@ void PanelHost::bring_up(Window& window) {
   window.frames_to_focus = kFramesToFocus;
 }
 
-void PanelHost::reopen() {
-  if (closings_.empty()) return;
-  const std::vector<Window*> windows = std::move(closings_.back().windows);
-  closings_.pop_back();
-  for (Window* window : windows) bring_up(*window);
-  workspace_.cursor.set_perspective(windows.front()->perspective->id);
-}
-
-bool PanelHost::closed_since_change() const {
-  return !closings_.empty() && closings_.back().at == workspace_.selection();
-}
-
 bool PanelHost::is_open(const std::string& id) const {
   const Window* window = find(id, now());
   return window != nullptr && is_open(*window);
@@ -301,6 +308,7 @@ std::vector<std::string> PanelHost::chosen(bool open) const {
 }
 
 void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
+  for (const std::string& one : ids) source_of(one.substr(0, one.find('@')));
   for (Window& window : windows_) {
     const std::string& id = sources_[window.source].id;
     const bool listed = window.perspective->find(id) != nullptr;
@@ -312,7 +320,7 @@ void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
 
 void PanelHost::forget() {
   for (Source& source : sources_)
-    if (source.view != nullptr) source.panel = panels::make_panel(source.id);
+    if (source.view != nullptr) source.panel = panels::make_panel(source.view->id);
 }
 
 }  // namespace kvloupe::shell

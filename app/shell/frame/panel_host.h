@@ -1,15 +1,20 @@
 // The docked panels: which are open in each workspace of the window, and that one that fails takes no
-// other along. A view can be open in several workspaces; it is one panel, and remembers what it shows.
+// other along. A view can be open in several workspaces; it is one panel, and remembers what it shows. A
+// copy of a view ("kv_map#2") is a panel of its own.
 #pragma once
 
 #include "app/figure/gui_context.h"
 #include "app/panels/panel.h"
+#include "app/shell/frame/layout.h"
+#include "app/shell/frame/view_lock.h"
+#include "app/shell/frame/window_steps.h"
 #include "app/shell/windows/messages.h"
 #include "app/state/perspectives.h"
 #include "app/state/selection.h"
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +24,7 @@ namespace kvloupe::shell {
 
 class PanelHost {
  public:
-  PanelHost(state::Workspace& workspace, Messages& messages);
+  PanelHost(state::Workspace& workspace, Messages& messages, WindowSteps& steps);
 
   // A window that is no view but docks beside them; `draw` fills it. Before the first frame.
   void add_window(const std::string& name, std::function<void()> draw);
@@ -41,25 +46,44 @@ class PanelHost {
 
   // Opens what was closed last, in the workspace where that was.
   void reopen();
-  bool can_reopen() const { return !closings_.empty(); }
-  // Nothing has changed of what is shown since the last closing.
-  bool closed_since_change() const;
+  bool can_reopen() const;
+
+  // The view a second time, beside the first one where there is room; a step that can be taken back, as
+  // what follows.
+  void duplicate(const std::string& id);
+  // To the place and the methods that it shows now; unlocked it follows the selection again.
+  void lock(const std::string& id);
+  void unlock(const std::string& id);
+  bool is_locked(const std::string& id) const;
+  void tear_off(const std::string& id);
+  void dock_again(const std::string& id);
+
+  // The workspace shown, as it is arranged.
+  Layout layout() const;
+  void choose_layout(const Layout& layout);
+  void reset_layout();  // of the workspace shown
 
   // What the user closed, and opened, as "kv_map@kept".
   std::vector<std::string> closed() const { return chosen(false); }
   std::vector<std::string> opened() const { return chosen(true); }
   // Earlier versions had one layout: an id alone is closed everywhere, and opened where it lives.
   void set_open(const std::vector<std::string>& ids, bool is_open);
-  void reset_layout() { reset_layout_ = true; }  // of the workspace shown
+  std::map<std::string, state::ViewState> locks() const;  // by view
+  void set_locks(const std::map<std::string, state::ViewState>& locks);
   // Panels begin anew, with nothing that they remembered of a closed trace.
   void forget();
 
  private:
+  // A window learns in its first frame which tab is its own; the tabs of a new layout are there one
+  // frame later.
+  static constexpr int kFramesToFocus = 3;
+
   struct Source {
     std::string id, title;
     const state::ViewInfo* view = nullptr;  // null: a window added
     std::unique_ptr<panels::Panel> panel;
     std::function<void()> draw;
+    ViewLock lock;
   };
   // A source in a workspace.
   struct Window {
@@ -69,19 +93,37 @@ class PanelHost {
     std::optional<bool> chosen;  // open or closed by the user; empty: as at first
     bool visible = false;
     bool docked = false;
+    unsigned last_dock = 0;  // where it lay before it was torn off
     int frames_to_focus = 0;
     // What was thrown, until the trace or method changes or the user asks again.
     std::string problem, problem_key;
   };
 
-  void add_source(Source source);
+  Source& add_source(const std::string& id, const std::string& title, const state::ViewInfo* view,
+                     std::function<void()> draw);
+  Source* find_source(const std::string& id);
+  // Of a copy that was not there yet, too; null for what names neither a view nor a copy.
+  Source* source_of(const std::string& id);
   std::vector<Window*> windows_of(const state::Perspective& perspective);
   void follow_selection();
   void layout_ui();
   void build_layout();
+  void build(const Layout& layout);
+  void apply(const Layout& layout);
+  void take_chosen_layout();
+  void set_lock(const std::string& id, const std::optional<state::ViewState>& words);
+  void change_lock(const std::string& id, const std::optional<state::ViewState>& words);
+  void open_keys(const std::vector<std::string>& keys);
+  void close_keys(const std::vector<std::string>& keys);
+  void note_closed(const std::vector<Window*>& closed);
+  bool is_free(const std::string& id) const;  // open in no workspace
+  void dock_of_copy_ui();
+  unsigned dock_for(const Window& window) const;
   void front_own_view();
   void window_ui(Window& window, const figure::GuiContext& gui);
   void point_in(const std::string& source, bool explained);
+  void menu_ui(Window& window);
+  void contents_ui(Window& window, state::Sight* sight, const figure::GuiContext& gui);
   // Draws, unless that failed before in this place; false where there is a problem to show.
   bool draw_guarded(Window& window, const std::function<void()>& draw);
   const state::Perspective& now() const;
@@ -94,19 +136,18 @@ class PanelHost {
 
   state::Workspace& workspace_;
   Messages& messages_;
-  std::vector<Source> sources_;
+  WindowSteps& steps_;
+  std::deque<Source> sources_;
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
-  std::string own_view_;  // that was brought to the front
-  std::string waiting_;   // to be shown once there is a trace
-  // The windows closed in one frame together, and what was shown then.
-  struct Closing {
-    std::vector<Window*> windows;
-    state::Selection at;
-  };
-  std::vector<Closing> closings_;  // the last one at the end
+  std::string own_view_;                            // that was brought to the front
+  std::string waiting_;                             // to be shown once there is a trace
+  std::vector<std::vector<std::string>> closings_;  // keys closed together, the last at the end
   bool reset_layout_ = false;
+  std::optional<Layout> to_build_, chosen_layout_;
+  int chosen_frames_ = 0;          // until the latter is taken
+  std::string new_copy_, beside_;  // names of windows: the copy is to lie beside the other one
 };
 
 }  // namespace kvloupe::shell

@@ -60,6 +60,11 @@ WindowSession read(const fs::path& path) {
   session.tabs = tabs_in(json);
   session.active = number_in<std::size_t>(json, "active", kMostTraces);
   if (session.active >= session.tabs.size()) session.active = 0;
+  if (const auto locks = json.find("locks"); locks != json.end() && locks->is_object())
+    for (const auto& [view, words] : locks->items()) {
+      const state::ViewState lock = state_of_json(words);
+      if (!lock.trace.empty() && session.locks.size() < kMostTraces) session.locks[view] = lock;
+    }
   session.openings = number_in<int>(json, "openings", kMostOpenings);
   const auto ended = json.find("ended");
   session.ended = ended != json.end() && *ended == true;
@@ -133,8 +138,11 @@ void SessionFile::save(const WindowSession& session) const {
   if (path_.empty()) return;
   ordered_json tabs = ordered_json::array();
   for (const state::ViewState& tab : session.tabs) tabs.push_back(json_of_state(tab));
+  ordered_json locks = ordered_json::object();
+  for (const auto& [view, words] : session.locks) locks[view] = json_of_state(words);
   write_small_json(path_, {{"tabs", tabs},
                            {"active", session.active},
+                           {"locks", locks},
                            {"openings", session.openings},
                            {"ended", session.ended}});
 }

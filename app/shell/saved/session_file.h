@@ -6,6 +6,7 @@
 #include "app/state/view_state.h"
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +14,10 @@
 namespace kvloupe::shell {
 
 struct WindowSession {
-  std::vector<state::ViewState> tabs;  // from the left; their traces are absolute paths
-  std::size_t active = 0;              // index in `tabs`
-  int openings = 0;                    // starts that went on from here and have not shown it yet
+  std::vector<state::ViewState> tabs;             // from the left; their traces are absolute paths
+  std::size_t active = 0;                         // index in `tabs`
+  std::map<std::string, state::ViewState> locks;  // by view
+  int openings = 0;    // starts that went on from here and have not shown it yet
   bool ended = false;  // the user closed the window: only who starts without another one goes on
   bool operator==(const WindowSession&) const = default;
 };

@@ -46,6 +46,7 @@ void SessionSaver::restore(const WindowSession& session) {
     if (explorer_.settings().restore_places && tab != path_alone) at = tab;
     workspace_.traces.open(tab.trace, at, state::Unknown::PassOver);
   }
+  explorer_.panels().set_locks(session.locks);
   if (session.active >= session.tabs.size()) return;
   for (const auto& tab : workspace_.traces.tabs())
     if (tab->path == session.tabs[session.active].trace) workspace_.traces.activate(tab->id);
@@ -101,6 +102,7 @@ void SessionSaver::save_open_places() {
 void SessionSaver::save_session() {
   WindowSession session;
   session.ended = ended_;
+  session.locks = explorer_.panels().locks();
   for (const auto& tab : workspace_.traces.tabs()) {
     if (tab.get() == workspace_.traces.active()) session.active = session.tabs.size();
     session.tabs.push_back(state::state_of(*tab));
@@ -119,6 +121,7 @@ void SessionSaver::save_now() {
   save_changes();
   explorer_.notes().finish();
   explorer_.runs().finish();
+  explorer_.layouts().finish();
   background_.finish();
 }
 

@@ -20,9 +20,12 @@ std::string Exporter::command_of(const state::ViewInfo& view) const {
 
 std::string Exporter::link_command_of(const state::ViewInfo& view,
                                       const state::Place* place) const {
-  state::ViewState what = state::state_of(*workspace_.traces.ready());
+  state::ViewState what = state::state_of(workspace_);
   if (place != nullptr) what.place = state::target_of(*place);
   what.view = view.id;
+  // A window that is opened there has no copies of views.
+  std::erase_if(what.options,
+                [](const auto& option) { return option.first.find('#') != std::string::npos; });
   return fmt::format("kvloupe {} --goto {}", shell_word(what.trace),
                      shell_word(state::link_text(what)));
 }
@@ -111,16 +114,21 @@ void Exporter::write(const Request& request) {
   std::vector<std::string> arguments = state::export_arguments(request.what);
   arguments.insert(arguments.end(),
                    {fmt::format("--{}", state::name_of(request.format)), request.file});
+  ++under_way_;
   workspace_.answers.jobs().submit<std::string>(
       Lane::TraceIo, "export", fmt::format("Exporting {}", request.what.view),
       [run = run_command, arguments](const WorkContext&) {
         return std::make_shared<const std::string>(run(arguments));
       },
       [this, file = request.file](std::shared_ptr<const std::string> problem) {
+        --under_way_;
         messages_.say(problem->empty() ? "Written: " + printable(file) : *problem,
                       !problem->empty());
       },
-      [this](const Error& error) { messages_.say(error.what(), true); });
+      [this](const Error& error) {
+        --under_way_;
+        messages_.say(error.what(), true);
+      });
 }
 
 }  // namespace kvloupe::shell

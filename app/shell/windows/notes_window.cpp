@@ -104,11 +104,15 @@ void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& p
   }
   const float lines = static_cast<float>(
       std::clamp<std::ptrdiff_t>(std::count(note.text.begin(), note.text.end(), '\n') + 1, 1, 8));
+  const std::string typed = note.text;
   ImGui::InputTextMultiline(
       "##text", &note.text,
       {-1, lines * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().FramePadding.y});
   if (ImGui::IsItemEdited()) typed_ = note.id;
-  if (ImGui::IsItemDeactivatedAfterEdit()) {
+  const bool ends = ImGui::IsItemDeactivated();
+  // Escape ends the typing; Dear ImGui would also put back what stood there before.
+  if (ends && ImGui::IsKeyPressed(ImGuiKey_Escape, false)) note.text = typed;
+  if (ends && typed_ == note.id) {
     typed_.clear();
     save(trace, {note.id, note});
   }
@@ -124,12 +128,17 @@ void NotesWindow::remove(const std::string& trace, Notes& notes, std::size_t ind
 
 void NotesWindow::save(const std::string& trace, NoteChange change) {
   writer_.run([this, trace, change = std::move(change)] {
+    std::string why;
     try {
       save_notes(trace, {change});
     } catch (const std::exception& error) {
-      const std::lock_guard lock(failures_mutex_);
-      failures_.emplace_back(error.what());
+      why = error.what();
     }
+    const std::lock_guard lock(failures_mutex_);
+    unsaved_.erase(change.id);
+    if (why.empty()) return;
+    failures_.push_back(why);
+    unsaved_[change.id] = {trace, change, why};
   });
 }
 
@@ -144,6 +153,18 @@ void NotesWindow::finish() {
       if (note.id == typed_) save(trace, {note.id, note});
   typed_.clear();
   writer_.finish();
+  std::map<std::string, Unsaved> again;
+  {
+    const std::lock_guard lock(failures_mutex_);
+    again = unsaved_;
+  }
+  for (const auto& [id, unsaved] : again) save(unsaved.trace, unsaved.change);
+  writer_.finish();
+}
+
+std::string NotesWindow::unsaved() {
+  const std::lock_guard lock(failures_mutex_);
+  return unsaved_.empty() ? "" : unsaved_.begin()->second.why;
 }
 
 }  // namespace kvloupe::shell

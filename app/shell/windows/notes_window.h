@@ -26,6 +26,8 @@ class NotesWindow {
   void add(state::Workspace& workspace);
   // Saves what is being typed. All is on the disk when it returns.
   void finish();
+  // Why notes are not on the disk, though all was tried; empty: they are.
+  std::string unsaved();
 
  private:
   struct Notes {
@@ -47,8 +49,14 @@ class NotesWindow {
   std::string focus_;  // id of the note whose text is typed next
   std::string typed_;  // id of the one that is not saved yet
   std::mutex failures_mutex_;
-  std::vector<std::string> failures_;  // of writes in the background
-  BackgroundWriter writer_;            // last: what it does uses the rest
+  std::vector<std::string> failures_;  // of writes in the background, to be told
+  struct Unsaved {
+    std::string trace;
+    NoteChange change;
+    std::string why;
+  };
+  std::map<std::string, Unsaved> unsaved_;  // by note
+  BackgroundWriter writer_;                 // last: what it does uses the rest
 };
 
 }  // namespace kvloupe::shell

@@ -1,0 +1,235 @@
+#include "app/shell/frame/dock_tree.h"
+
+#include "app/shell/frame/dock_layout.h"
+#include "app/widgets/figure.h"
+
+#include <imgui_internal.h>
+
+#include <algorithm>
+
+namespace kvloupe::shell {
+
+using state::Perspective;
+
+namespace {
+
+// Of "KV map###kv_map@kept" in its own workspace; empty for what is no view's window there.
+std::string view_of_window(const ImGuiWindow& window, const Perspective& perspective) {
+  const std::string name = window.Name, end = "@" + perspective.id;
+  const std::size_t begin = name.find("###");
+  if (begin == std::string::npos || !name.ends_with(end)) return "";
+  return name.substr(begin + 3, name.size() - begin - 3 - end.size());
+}
+
+void read_tabs(const ImGuiDockNode& node, const Perspective& perspective,
+               std::vector<std::string>& views, std::string& front) {
+  const auto add = [&](const ImGuiWindow* window) {
+    const std::string view = window != nullptr ? view_of_window(*window, perspective) : "";
+    if (view.empty()) return;
+    views.push_back(view);
+    if (window->TabId == node.SelectedTabId) front = view;
+  };
+  if (node.TabBar == nullptr)
+    for (const ImGuiWindow* window : node.Windows) add(window);
+  else
+    for (const ImGuiTabItem& tab : node.TabBar->Tabs) add(tab.Window);
+}
+
+bool has_views(const DockTree& tree) { return tree.large || !views_in(tree).empty(); }
+
+DockTree read(const ImGuiDockNode& node, const Perspective& perspective) {
+  DockTree tree;
+  if (node.IsLeafNode()) {
+    read_tabs(node, perspective, tree.views, tree.front);
+    tree.large = node.IsCentralNode();
+    return tree;
+  }
+  const auto axis = static_cast<ImGuiAxis>(node.SplitAxis);
+  const float first = node.ChildNodes[0]->Size[axis], second = node.ChildNodes[1]->Size[axis];
+  for (const ImGuiDockNode* side : node.ChildNodes) tree.sides.push_back(read(*side, perspective));
+  // A side that holds nothing is not seen.
+  for (const int empty : {0, 1})
+    if (!has_views(tree.sides[static_cast<std::size_t>(empty)]))
+      return std::move(tree.sides[static_cast<std::size_t>(1 - empty)]);
+  tree.cut = axis == ImGuiAxis_X ? DockTree::Cut::Beside : DockTree::Cut::Below;
+  if (first + second > 0) tree.share = std::clamp(first / (first + second), 0.05F, 0.95F);
+  return tree;
+}
+
+bool holds_large(const DockTree& tree) {
+  return tree.large || std::any_of(tree.sides.begin(), tree.sides.end(), holds_large);
+}
+
+void build(ImGuiID node, const DockTree& tree, const Perspective& perspective,
+           std::string (*name_of)(const std::string&, const Perspective&)) {
+  if (tree.cut == DockTree::Cut::None) {
+    for (const std::string& view : tree.views)
+      ImGui::DockBuilderDockWindow(name_of(view, perspective).c_str(), node);
+    return;
+  }
+  const bool beside = tree.cut == DockTree::Cut::Beside;
+  // What is left of a cut stays the central node, where what lies nowhere comes.
+  const bool large_first = holds_large(tree.sides[0]);
+  const ImGuiDir first = beside ? ImGuiDir_Left : ImGuiDir_Up;
+  const ImGuiDir second = beside ? ImGuiDir_Right : ImGuiDir_Down;
+  ImGuiID cut_off = 0, left = 0;
+  ImGui::DockBuilderSplitNode(node, large_first ? second : first,
+                              large_first ? 1 - tree.share : tree.share, &cut_off, &left);
+  build(large_first ? left : cut_off, tree.sides[0], perspective, name_of);
+  build(large_first ? cut_off : left, tree.sides[1], perspective, name_of);
+}
+
+const ImGuiDockNode* floating_root(const ImGuiWindow& window) {
+  if (window.DockNode == nullptr) return nullptr;
+  const ImGuiDockNode* root = ImGui::DockNodeGetRootNode(window.DockNode);
+  return root->IsDockSpace() ? nullptr : root;
+}
+
+void add_views(const ImGuiDockNode& node, const Perspective& perspective, TornOff& torn) {
+  std::string front;
+  read_tabs(node, perspective, torn.views, front);
+  for (const ImGuiDockNode* side : node.ChildNodes)
+    if (side != nullptr) add_views(*side, perspective, torn);
+}
+
+ImVec2 inside(ImVec2 at, ImVec2 size) {
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  const auto within = [](float begin, float from, float room, float length) {
+    return std::clamp(begin, from, from + std::max(0.0F, room - length));
+  };
+  return {within(at.x, viewport.WorkPos.x, viewport.WorkSize.x, size.x),
+          within(at.y, viewport.WorkPos.y, viewport.WorkSize.y, size.y)};
+}
+
+ImVec2 no_larger(ImVec2 size) {
+  const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
+  return {std::min(size.x, room.x), std::min(size.y, room.y)};
+}
+
+bool differs(ImVec2 a, ImVec2 b) { return a.x != b.x || a.y != b.y; }
+
+}  // namespace
+
+std::vector<std::string> views_in(const DockTree& docks) {
+  std::vector<std::string> views = docks.views;
+  for (const DockTree& side : docks.sides)
+    for (std::string& view : views_in(side)) views.push_back(std::move(view));
+  return views;
+}
+
+std::vector<std::string> views_in(const Layout& layout) {
+  std::vector<std::string> views = views_in(layout.docks);
+  for (const TornOff& torn : layout.torn_off)
+    views.insert(views.end(), torn.views.begin(), torn.views.end());
+  return views;
+}
+
+DockTree docks_of(const Perspective& perspective) {
+  const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective));
+  return node != nullptr ? read(*node, perspective) : DockTree{};
+}
+
+void build_docks(const Perspective& perspective, const DockTree& docks,
+                 std::string (*name_of)(const std::string&, const Perspective&)) {
+  const ImGuiID space = dock_space_of(perspective);
+  ImGui::DockBuilderRemoveNode(space);
+  ImGui::DockBuilderAddNode(space, ImGuiDockNodeFlags_DockSpace);
+  ImGui::DockBuilderSetNodeSize(space, ImGui::GetMainViewport()->WorkSize);
+  build(space, docks, perspective, name_of);
+  ImGui::DockBuilderFinish(space);
+}
+
+bool is_torn_off(const std::string& name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  return window != nullptr && window->WasActive &&
+         (window->DockNode == nullptr || floating_root(*window) != nullptr);
+}
+
+std::vector<TornOff> torn_off_of(const Perspective& perspective) {
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  std::vector<const ImGuiDockNode*> seen;
+  std::vector<TornOff> all;
+  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+    const std::string view = view_of_window(*window, perspective);
+    if (view.empty() || !is_torn_off(window->Name)) continue;
+    const ImGuiDockNode* root = floating_root(*window);
+    if (root != nullptr && std::find(seen.begin(), seen.end(), root) != seen.end()) continue;
+    if (root != nullptr) seen.push_back(root);
+    const ImVec2 at = root != nullptr ? root->Pos : window->Pos;
+    const ImVec2 size = root != nullptr ? root->Size : window->SizeFull;
+    TornOff torn{(at.x - viewport.WorkPos.x) / viewport.WorkSize.x,
+                 (at.y - viewport.WorkPos.y) / viewport.WorkSize.y,
+                 size.x / viewport.WorkSize.x,
+                 size.y / viewport.WorkSize.y,
+                 {}};
+    if (root != nullptr)
+      add_views(*root, perspective, torn);
+    else
+      torn.views.push_back(view);
+    all.push_back(std::move(torn));
+  }
+  return all;
+}
+
+void tear_off(const std::vector<std::string>& windows, const TornOff& where) {
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  const ImVec2 room = viewport.WorkSize;
+  const ImVec2 size = no_larger({std::max(where.width * room.x, widgets::em(16)),
+                                 std::max(where.height * room.y, widgets::em(12))});
+  const ImVec2 at =
+      inside({viewport.WorkPos.x + where.x * room.x, viewport.WorkPos.y + where.y * room.y}, size);
+  const ImGuiID node = ImGui::DockBuilderAddNode();
+  ImGui::DockBuilderSetNodePos(node, at);
+  ImGui::DockBuilderSetNodeSize(node, size);
+  for (const std::string& window : windows) ImGui::DockBuilderDockWindow(window.c_str(), node);
+  ImGui::DockBuilderFinish(node);
+}
+
+void keep_inside(const std::string& name) {
+  if (!is_torn_off(name)) return;
+  const ImGuiWindow& window = *ImGui::FindWindowByName(name.c_str());
+  if (const ImGuiDockNode* root = floating_root(window)) {
+    const ImVec2 size = no_larger(root->Size), at = inside(root->Pos, size);
+    if (differs(size, root->Size)) ImGui::DockBuilderSetNodeSize(root->ID, size);
+    if (differs(at, root->Pos)) ImGui::DockBuilderSetNodePos(root->ID, at);
+    return;
+  }
+  const ImVec2 size = no_larger(window.SizeFull), at = inside(window.Pos, size);
+  if (differs(size, window.SizeFull)) ImGui::SetNextWindowSize(size);
+  if (differs(at, window.Pos)) ImGui::SetNextWindowPos(at);
+}
+
+unsigned central_dock_of(const Perspective& perspective) {
+  const ImGuiDockNode* large = ImGui::DockBuilderGetCentralNode(dock_space_of(perspective));
+  return large != nullptr ? large->ID : dock_space_of(perspective);
+}
+
+unsigned dock_of(const std::string& name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  return window != nullptr && window->DockNode != nullptr && floating_root(*window) == nullptr
+             ? window->DockNode->ID
+             : 0;
+}
+
+bool dock_exists(unsigned dock) {
+  const ImGuiDockNode* node = dock != 0 ? ImGui::DockBuilderGetNode(dock) : nullptr;
+  return node != nullptr && node->IsLeafNode();
+}
+
+void dock_in(unsigned dock, const std::string& window) {
+  ImGui::DockBuilderDockWindow(window.c_str(), dock);
+}
+
+void dock_beside(const std::string& other, const std::string& window) {
+  const ImGuiID dock = dock_of(other);
+  if (dock == 0) return;
+  const ImVec2 size = ImGui::DockBuilderGetNode(dock)->Size;
+  ImGuiID made = dock;
+  if (size.x >= widgets::em(56))
+    ImGui::DockBuilderSplitNode(dock, ImGuiDir_Right, 0.5F, &made, nullptr);
+  else if (size.y >= widgets::em(34))
+    ImGui::DockBuilderSplitNode(dock, ImGuiDir_Down, 0.5F, &made, nullptr);
+  dock_in(made, window);
+}
+
+}  // namespace kvloupe::shell

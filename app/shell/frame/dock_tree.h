@@ -1,0 +1,34 @@
+// Reads how the docks of a workspace lie, and lays them out so again; and what is torn off of them.
+#pragma once
+
+#include "app/shell/frame/layout.h"
+#include "app/state/perspectives.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+DockTree docks_of(const state::Perspective& perspective);
+// The names of the windows as `name_of` has them.
+void build_docks(const state::Perspective& perspective, const DockTree& docks,
+                 std::string (*name_of)(const std::string& view, const state::Perspective&));
+
+// Whether it lies in no dock of the workspaces.
+bool is_torn_off(const std::string& window);
+std::vector<TornOff> torn_off_of(const state::Perspective& perspective);
+// Before Begin of the windows.
+void tear_off(const std::vector<std::string>& windows, const TornOff& where);
+// Before Begin: it does not leave the window, and is not larger.
+void keep_inside(const std::string& window);
+
+// Where what lies nowhere comes.
+unsigned central_dock_of(const state::Perspective& perspective);
+// The id of the dock in which a window lies, as ImGui counts it; 0: none.
+unsigned dock_of(const std::string& window);
+bool dock_exists(unsigned dock);
+void dock_in(unsigned dock, const std::string& window);
+// The new window beside the other one where there is room, else below it, else behind its tab.
+void dock_beside(const std::string& other, const std::string& window);
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,57 @@
+// The layouts that are saved by name: the menu, the dialog that asks for a name, and their files.
+#pragma once
+
+#include "app/shell/frame/panel_host.h"
+#include "app/shell/saved/background_writer.h"
+#include "app/shell/windows/file_dialog.h"
+#include "app/shell/windows/messages.h"
+#include "app/state/workspace.h"
+#include "app/widgets/palette.h"
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+class Layouts {
+ public:
+  Layouts(state::Workspace& workspace, PanelHost& panels, WindowSteps& steps, FileDialog& files,
+          Messages& messages);
+
+  const std::vector<Layout>& all() const { return layouts_; }
+  void ask_for_name();
+  void import_from(const std::string& folder);
+  void export_to(const std::string& folder);
+  // Those saved, to be chosen and deleted, as a part of a menu.
+  void list_ui();
+  // The dialog, while it is open.
+  void draw(const widgets::Palette& palette);
+  void finish() { writer_.finish(); }           // all is on the disk
+  int under_way() const { return under_way_; }  // files that are exported
+
+ private:
+  void read_file(const std::string& file);
+  void write_file(const std::string& file, const Layout& layout);
+  void put(const Layout& layout);  // in the place of one of its name
+  void remove(const std::string& name);
+  const Layout* find(const std::string& name) const;
+  void in_background(std::function<void()> work);
+  void say_failures();
+
+  state::Workspace& workspace_;
+  PanelHost& panels_;
+  WindowSteps& steps_;
+  FileDialog& files_;
+  Messages& messages_;
+  std::vector<Layout> layouts_;  // by name
+  bool opening_ = false;
+  int under_way_ = 0;
+  std::string name_, last_name_;
+  std::mutex failures_mutex_;
+  std::vector<std::string> failures_;  // of writes in the background
+  BackgroundWriter writer_;            // last: what it does uses the rest
+};
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,277 @@
+// Layouts saved by name, chosen, deleted, reset, and exchanged as files, by mouse and keyboard.
+#include "app/shell/saved/layout_file.h"
+#include "core/base/error.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/gui/window_fixture.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <imgui_internal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace kvloupe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr const char* kView = "kv_map";
+constexpr const char* kCopy = "kv_map#2";
+
+class WindowLayouts : public test::WindowTest {
+ protected:
+  static void SetUpTestSuite() {
+    std::filesystem::remove_all("config/layouts");
+    WindowTest::SetUpTestSuite();
+  }
+  void SetUp() override {
+    static const std::string path = test::write_gui_trace("layouts.h5");
+    open_alone(path);
+    workspace().cursor.change("", [](state::Selection& s) {
+      s.options.clear();
+      s.perspective = "kept";
+      s.place.layer = 1;
+    });
+    explorer().run_command("layout.reset");
+    settle();
+  }
+  static shell::PanelHost& panels() { return explorer().panels(); }
+  static ImGuiWindow* window(const std::string& view) {
+    return ImGui::FindWindowByName(panels().window_of(view).c_str());
+  }
+  static std::vector<std::string> names() {
+    std::vector<std::string> names;
+    for (const shell::Layout& layout : explorer().layouts().all()) names.push_back(layout.name);
+    return names;
+  }
+  static void choose(const std::string& entry) {
+    drive("menu", [&](ImGuiTestContext* ctx) {
+      ctx->SetRef("##MainMenuBar");
+      ctx->MenuClick(("View/Layouts/" + entry).c_str());
+      ctx->Yield(6);
+    });
+  }
+  static void save_as(const std::string& name) {
+    choose("Save layout as\u2026");
+    drive("name", [&](ImGuiTestContext* ctx) {
+      ctx->SetRef("//$FOCUSED");
+      ctx->ItemInput("##name");
+      ctx->KeyCharsReplace(name.c_str());
+      ctx->ItemClick("###save");
+      ctx->Yield(3);
+    });
+  }
+  static void confirm(const std::string& file, const char* button) {
+    drive("file", [&](ImGuiTestContext* ctx) {
+      ctx->Yield(3);
+      ctx->SetRef("//$FOCUSED");
+      ctx->ItemInput("##name");
+      ctx->KeyCharsReplace(file.c_str());
+      ctx->ItemClick(button);
+      ctx->Yield(6);
+    });
+  }
+  // The KV map twice, the copy locked, with the difference; the token strip torn off; runs closed.
+  static void arrange() {
+    panels().duplicate(kView);
+    settle();
+    panels().lock(kCopy);
+    workspace().cursor.set_option("kv_map.show", "both");
+    panels().tear_off("token_strip");
+    panels().set_open({"Runs@kept"}, false);
+    settle();
+  }
+};
+
+TEST_F(WindowLayouts, WhatWasSavedStandsThereAgain) {
+  arrange();
+  const shell::Layout saved = panels().layout();
+  ASSERT_EQ(saved.torn_off.size(), 1U);
+  ASSERT_EQ(saved.locks.count(kCopy), 1U);
+  save_as("My two maps");
+  EXPECT_THAT(names(), ElementsAre("My two maps"));
+  explorer().layouts().finish();
+  EXPECT_TRUE(std::filesystem::exists(shell::layout_path("My two maps")));
+
+  explorer().run_command("layout.reset");
+  workspace().cursor.set_option("kv_map.show", "");
+  settle();
+  ASSERT_FALSE(panels().is_open(kCopy));
+  ASSERT_TRUE(panels().is_open("Runs"));
+  EXPECT_THAT(panels().layout().torn_off, IsEmpty());
+  const shell::Layout first = panels().layout();
+  workspace().cursor.set_perspective("much");
+  settle();
+  choose("###layout My two maps");
+  settle();
+  EXPECT_EQ(selection().perspective, "kept");
+  EXPECT_TRUE(panels().visible(kView));
+  EXPECT_TRUE(panels().visible(kCopy));
+  EXPECT_FALSE(panels().is_open("Runs"));
+  EXPECT_TRUE(panels().is_locked(kCopy));
+  EXPECT_EQ(selection().options.at("kv_map.show"), "both");
+  const shell::Layout again = panels().layout();
+  EXPECT_EQ(shell::views_in(again), shell::views_in(saved));
+  EXPECT_EQ(again.locks, saved.locks);
+  ASSERT_EQ(again.torn_off.size(), 1U);
+  EXPECT_NEAR(again.torn_off[0].x, saved.torn_off[0].x, 0.02);
+  EXPECT_NEAR(again.torn_off[0].width, saved.torn_off[0].width, 0.02);
+  EXPECT_NEAR(again.docks.share, saved.docks.share, 0.02);
+
+  drive("undo", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z); });
+  EXPECT_FALSE(panels().is_open(kCopy));
+  EXPECT_FALSE(panels().is_locked(kCopy));
+  EXPECT_EQ(shell::views_in(panels().layout()), shell::views_in(first));
+}
+
+TEST_F(WindowLayouts, AResetIsTakenBack) {
+  arrange();
+  const shell::Layout arranged = panels().layout();
+  drive("reset", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View/Reset the layout of this workspace");
+    ctx->Yield(4);
+  });
+  EXPECT_FALSE(panels().is_open(kCopy));
+  EXPECT_FALSE(panels().is_locked(kCopy));
+  drive("undo", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z); });
+  EXPECT_TRUE(panels().visible(kCopy));
+  EXPECT_TRUE(panels().is_locked(kCopy));
+  EXPECT_EQ(shell::views_in(panels().layout()), shell::views_in(arranged));
+}
+
+TEST_F(WindowLayouts, OneIsReplacedAndDeletedByName) {
+  save_as("a");
+  save_as("b");
+  const std::size_t before = shell::views_in(explorer().layouts().all()[0]).size();
+  panels().set_open({"Runs@kept"}, false);
+  settle();
+  save_as("a");
+  EXPECT_THAT(names(), ::testing::IsSupersetOf({"a", "b"}));
+  EXPECT_EQ(shell::views_in(*std::find_if(explorer().layouts().all().begin(),
+                                          explorer().layouts().all().end(),
+                                          [](const auto& l) { return l.name == "a"; }))
+                .size(),
+            before - 1);
+  choose("Delete/###delete a");
+  EXPECT_THAT(names(), Not(::testing::Contains("a")));
+  explorer().layouts().finish();
+  EXPECT_FALSE(std::filesystem::exists(shell::layout_path("a")));
+  drive("undo", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z); });
+  EXPECT_THAT(names(), ::testing::Contains("a"));
+}
+
+TEST_F(WindowLayouts, AFileIsExchanged) {
+  const TemporaryFolder folder;
+  arrange();
+  const shell::Layout arranged = panels().layout();
+  const std::string file = (folder / "shared.json").string();
+  choose("Export this layout\u2026");
+  confirm(file, "Save");
+  settle();
+  ASSERT_TRUE(std::filesystem::exists(file));
+  explorer().run_command("layout.reset");
+  settle();
+  choose("Import a layout\u2026");
+  confirm(file, "Open");
+  settle();
+  frames(8);
+  EXPECT_TRUE(panels().visible(kCopy));
+  EXPECT_EQ(shell::views_in(panels().layout()), shell::views_in(arranged));
+  // What is there is not written over.
+  std::ofstream(folder / "mine.txt") << "mine";
+  choose("Export this layout\u2026");
+  confirm((folder / "mine.txt").string(), "Save");
+  settle();
+  EXPECT_THAT(explorer().messages().history().back(), HasSubstr("is there already"));
+  EXPECT_EQ(std::filesystem::file_size(folder / "mine.txt"), 4U);
+}
+
+// Every one has one sentence, and changes nothing.
+TEST_F(WindowLayouts, HostileFilesChangeNothing) {
+  arrange();
+  shell::Layout good = panels().layout();
+  good.name = "good";
+  const std::string text = shell::text_of(good);
+  EXPECT_EQ(shell::layout_of_text(text, "good.json"), good);
+
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const std::size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return changed.replace(at, from.size(), to);
+  };
+  std::string binary("\x7f\x45\x4c\x46\x00\xff\xfe", 7);
+  for (int i = 0; i < 4096; ++i) binary += static_cast<char>(i * 37);
+  const std::vector<std::string> bad{
+      "",
+      "{",
+      "[]",
+      "null",
+      "\"\"",
+      "{}",
+      binary,
+      text.substr(0, text.size() / 2),
+      std::string(100000, '['),
+      std::string(3 << 20, ' ') + text,
+      std::string(2 << 20, 'x'),
+      "{\"docks\":" + std::string(50000, '{'),
+      with("kvloupe-layout", "other"),
+      with("\"version\": 1", "\"version\": 2"),
+      with("\"version\": 1", "\"version\": \"1\""),
+      with("\"kept\"", "\"nowhere\""),
+      with("\"good\"", "\"\""),
+      with("\"good\"", "\"a\\u001bb\""),
+      with("\"good\"", "\"" + std::string(500, 'n') + "\""),
+      with("\"kv_map#2\"", "\"kv_map\""),
+      with("\"kv_map#2\"", "\"kv_map#99\""),
+      with("\"kv_map#2\"", "7"),
+      with("\"share\": 0", "\"share\": -1e300"),
+      with("\"share\":", "\"part\":"),
+      with("\"sides\": [", "\"sides\": [ {\"views\": []},"),
+      with("\"large\": true", "\"large\": 1"),
+      with("\"beside\"", "\"around\""),
+      with("\"front\": \"", "\"front\": \"no"),
+      with("\"locks\": {", "\"locks\": {\"latency\": {},"),
+      with("\"locks\": {", "\"locks\": [{"),
+      with("\"options\": {", "\"options\": {\"kv_map.show\": \"everything\", \"x\": 1,"),
+      with("\"options\": {", "\"options\": {\"no_view.show\": \"both\","),
+      with("\"torn_off\": [", "\"torn_off\": [{\"x\": 1e999},"),
+      with("goto", "gone")};
+  explorer().run_command("layout.reset");
+  settle();
+  const shell::Layout before = panels().layout();
+  const auto before_names = names();
+  const TemporaryFolder folder;
+  const std::string file = (folder / "bad.json").string();
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    try {
+      shell::layout_of_text(bad[i], "bad.json");
+      ADD_FAILURE() << "taken: " << i << " " << bad[i].substr(0, 200);
+    } catch (const Error& error) {
+      const std::string sentence = error.what();
+      EXPECT_THAT(sentence, HasSubstr("bad.json is not used as a layout"));
+      EXPECT_LT(sentence.size(), 300U) << sentence;
+      EXPECT_EQ(sentence.find('\n'), std::string::npos);
+    }
+  }
+  // By the menu, as a person does.
+  for (const std::size_t i : {std::size_t{6}, std::size_t{8}, std::size_t{10}}) {
+    std::ofstream(file, std::ios::binary) << bad[i];
+    choose("Import a layout\u2026");
+    confirm(file, "Open");
+    settle();
+    EXPECT_THAT(explorer().messages().history().back(), HasSubstr("is not used as a layout"));
+  }
+  EXPECT_EQ(names(), before_names);
+  EXPECT_EQ(shell::views_in(panels().layout()), shell::views_in(before));
+  EXPECT_FALSE(panels().is_open(kCopy));
+}
+
+}  // namespace
+}  // namespace kvloupe
