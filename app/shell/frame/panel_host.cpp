@@ -5,7 +5,6 @@
 #include "app/shell/frame/frame_guard.h"
 #include "app/state/method_views.h"
 #include "app/widgets/figure.h"
-#include "app/widgets/key_names.h"
 
 #include <fmt/format.h>
 #include <imgui_internal.h>
