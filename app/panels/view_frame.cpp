@@ -244,7 +244,8 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
   // What the card in the bar says is said once; a figure has no bar.
-  const bool on_card = !context.figure && facts.choice == context.workspace.method(slot);
+  const bool on_card = !context.figure && facts.choice == context.workspace.method(slot) &&
+                       place.trace == context.workspace.place().trace;
   const std::string name =
       fmt::format("{}: {}", state::letter_of(slot), state::readable_name(facts.choice.id()));
   const std::string own =

@@ -24,10 +24,10 @@ bool against_truth(const Workspace& workspace) {
   return workspace.option(kViewId, "truth") == "on";
 }
 
-std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
-  const Place& place = workspace.place();
-  const std::string problem = problem_of(workspace.ask(KvMapQuestion{place, method}));
-  return problem.empty() ? problem_of(workspace.ask(RecallQuestion{place, method})) : problem;
+std::string problem_of_one(Workspace& workspace, const Drawn& one) {
+  const std::string problem = problem_of(workspace.ask(KvMapQuestion{one.place, one.method}));
+  return problem.empty() ? problem_of(workspace.ask(RecallQuestion{one.place, one.method}))
+                         : problem;
 }
 
 std::string problem(Workspace& workspace) {
@@ -37,19 +37,20 @@ std::string problem(Workspace& workspace) {
     if (!problem.empty() || !against_truth(workspace)) return problem;
     return problem_of(workspace.ask(TrueKeysQuestion{question.place, question.a, question.b}));
   }
-  std::string first;
-  for (const MethodChoice& method : methods_drawn(workspace, kViewId)) {
-    const std::string problem = problem_of_one(workspace, method);
+  const AllDrawn drawn = all_drawn(workspace, kViewId);
+  std::string first = drawn.problem();
+  for (const Drawn& one : drawn.pictures) {
+    const std::string problem = problem_of_one(workspace, one);
     if (first.empty()) first = problem;
   }
   return first;
 }
 
 // Neighbours that are alike are one line.
-Table table_of_one(Workspace& workspace, const MethodChoice& method) {
+Table table_of_one(Workspace& workspace, const Drawn& one) {
   Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall", "evicted_after"}, {}};
-  const auto result = workspace.ask(KvMapQuestion{workspace.place(), method});
-  const auto recall = workspace.ask(RecallQuestion{workspace.place(), method});
+  const auto result = workspace.ask(KvMapQuestion{one.place, one.method});
+  const auto recall = workspace.ask(RecallQuestion{one.place, one.method});
   if (!result || !recall) return table;
   const analysis::KvMap& map = result->map;
   const bool measured = !result->facts.keeps_every_key();
@@ -103,8 +104,8 @@ Table table_of_difference(Workspace& workspace) {
 
 Table table(Workspace& workspace) {
   if (show_of(workspace, kViewId) == Show::Difference) return table_of_difference(workspace);
-  return table_of(methods_drawn(workspace, kViewId),
-                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+  return table_of(all_drawn(workspace, kViewId),
+                  [&](const Drawn& one) { return table_of_one(workspace, one); });
 }
 
 Array array(Workspace& workspace) {
@@ -115,8 +116,8 @@ Array array(Workspace& workspace) {
     const auto result = workspace.ask(kv_difference_question(workspace));
     return result ? of_map(result->map, result->map.cells) : Array{};
   }
-  return array_of(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
-    const auto result = workspace.ask(KvMapQuestion{workspace.place(), method});
+  return array_of(all_drawn(workspace, kViewId), [&](const Drawn& one) {
+    const auto result = workspace.ask(KvMapQuestion{one.place, one.method});
     return result ? of_map(result->map, result->map.states) : Array{};
   });
 }
@@ -180,12 +181,14 @@ ViewInfo kv_map_view() {
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.num_methods = 2;
   view.more_methods = more_methods;
-  view.options = {show_option("keys kept by A only, by B only, by both, by neither", true),
-                  {"truth",
-                   {"off", "on"},
-                   "of the difference: on marks the keys of largest true attention mass, as many "
-                   "as the smaller "
-                   "of the two sets holds"}};
+  view.options = {
+      show_option({Show::One, Show::Both, Show::Difference, Show::Traces, Show::Several},
+                  "keys kept by A only, by B only, by both, by neither"),
+      {"truth",
+       {"off", "on"},
+       "of the difference: on marks the keys of largest true attention mass, as many "
+       "as the smaller "
+       "of the two sets holds"}};
   view.over_chunks = true;
   view.problem = problem;
   view.table = table;

@@ -2,6 +2,7 @@
 
 #include "app/state/labels.h"
 #include "app/state/questions/why_lost/explain.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/analysis/kv_map.h"
@@ -17,6 +18,7 @@
 namespace kvloupe::state {
 namespace {
 
+constexpr const char* kViewId = "miss_inspector";
 constexpr std::size_t kMostBars = 400;
 
 // The chunks after which keys of the span died, with the number of keys.
@@ -73,13 +75,10 @@ std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& c
   return bars;
 }
 
-// Both methods, those that are chosen, once.
 std::vector<MissQuestion> questions_of(const Workspace& workspace) {
   std::vector<MissQuestion> questions;
-  for (const Slot slot : kSlots)
-    if (!workspace.method(slot).empty() &&
-        (questions.empty() || !(questions.front().method == workspace.method(slot))))
-      questions.push_back({workspace.place(), workspace.method(slot)});
+  for (const Slot slot : inspected_slots(workspace))
+    questions.push_back({workspace.place(), workspace.method(slot)});
   return questions;
 }
 
@@ -261,6 +260,19 @@ std::uint64_t MissQuestion::bytes(const Answer& answer) {
          answer.bars.size() * sizeof(Bar);
 }
 
+std::vector<Slot> inspected_slots(const Workspace& workspace) {
+  if (show_of(workspace, kViewId) == Show::One) {
+    const Slot slot = workspace.selection().shown;
+    return workspace.method(slot).empty() ? std::vector<Slot>() : std::vector{slot};
+  }
+  std::vector<Slot> slots;
+  for (const Slot slot : kSlots)
+    if (!workspace.method(slot).empty() &&
+        (slots.empty() || !(workspace.method(slots.front()) == workspace.method(slot))))
+      slots.push_back(slot);
+  return slots;
+}
+
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
   const Place& place = question.place;
   const std::string name = watched_span(place)->name;
@@ -289,13 +301,13 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
 
 ViewInfo miss_inspector_view() {
   ViewInfo view;
-  view.id = "miss_inspector";
+  view.id = kViewId;
   view.title = "Miss inspector";
   view.summary = "why a key was kept or lost, and what became of it chunk by chunk";
   view.metrics = "What is kept of attention";
   view.coordinates = {"layer", "q_head", "kv_head", "chunk", "key"};
   view.num_methods = 2;
-  view.shows_both = true;
+  view.options = {show_option({Show::Both, Show::One})};
   view.problem = problem;
   view.table = table;
   return view;
