@@ -90,10 +90,9 @@ DiffSide side_of(const session::TraceSession& session, const replay::MethodName&
   return side;
 }
 
-// Token ids of two vocabularies may be the same by chance.
 void note_other_model(const trace::ModelInfo& a, const trace::ModelInfo& b) {
-  if (a.file_hash == b.file_hash && a.name == b.name) return;
-  log::warning("the traces are of two models, {} and {}; token ids are taken as of one vocabulary",
+  if (a.file_hash == b.file_hash) return;
+  log::warning("the traces are of two models, {} and {}; tokens are matched by their text",
                printable(a.name), printable(b.name));
 }
 

@@ -5,6 +5,8 @@
 #include "app/figure/export.h"
 #include "app/shell/saved/view_state_json.h"
 #include "app/state/export_words.h"
+#include "app/state/other_trace.h"
+#include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/whole_file.h"
@@ -29,11 +31,13 @@ struct Arguments {
 
 // --other-trace asks for the option that draws it.
 void draw_beside(state::ViewState& what) {
-  if (what.other_trace.empty()) return;
-  const auto [option, is_new] = what.options.try_emplace(what.view + ".beside", "other");
-  if (!is_new && option->second != "other")
+  const state::ViewInfo* view = state::find_view(what.view);
+  const auto way = view != nullptr ? state::way_to_other_trace(*view) : std::nullopt;
+  if (what.other_trace.empty() || !way) return;  // what is wrong is told when all of it is checked
+  const auto [option, is_new] = what.options.try_emplace(what.view + "." + way->first, way->second);
+  if (!is_new && !state::draws_other_trace(way->first, option->second))
     throw usage_error("--other-trace is not drawn",
-                      fmt::format("--beside {} asks for something else", option->second),
+                      fmt::format("--{} {} asks for something else", way->first, option->second),
                       "leave one of the two out");
 }
 

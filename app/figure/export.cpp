@@ -3,7 +3,6 @@
 
 #include "app/figure/figure_page.h"
 #include "app/figure/headless.h"
-#include "app/state/other_trace.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
@@ -67,11 +66,6 @@ void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
   if (!what.other_trace.empty()) open(workspace, what.other_trace, "--other-trace ");
   open(workspace, what.trace, "");
   state::show(workspace, what);
-  const state::TracePtr other = state::other_trace(workspace);
-  if (!other) return;
-  if (const std::string why = state::why_not_beside(*other, workspace.place()); !why.empty())
-    throw input_error(fmt::format("--other-trace {} cannot be drawn beside", what.other_trace), why,
-                      "name a trace of the same model and layers, or another layer by --goto");
 }
 
 Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,

@@ -4,6 +4,7 @@
 #include "app/state/labels.h"
 
 #include <implot3d/implot3d.h>
+#include <implot3d/implot3d_internal.h>
 
 #include <array>
 #include <numeric>
@@ -113,7 +114,8 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
     draw->AddLine(means[static_cast<std::size_t>(i - 1)], means[static_cast<std::size_t>(i)],
                   widgets::with_alpha(palette.series[0], alpha), widgets::em(0.13F));
   }
-  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
+  for (const ImVec2& mean : means)
+    draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
   const int here = result.question.place.chunk - result->points->first_chunk;
   if (here >= 0 && here <= last) mean_ui(draw, palette, means[static_cast<std::size_t>(here)]);
   for (const int numbered : {0, here, last})
@@ -331,8 +333,38 @@ void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) 
   const double height = 1.14 * box.length(1) + 1e-6;
   const double half_x = std::max(width, height * aspect) / 2;
   const double half_y = std::max(height, width / aspect) / 2;
-  ImPlot::SetupAxesLimits(box.center(0) - half_x, box.center(0) + half_x, box.center(1) - half_y,
-                          box.center(1) + half_y, fit_.condition(content_of(result)));
+  const ImPlotRange x(box.center(0) - half_x, box.center(0) + half_x);
+  const ImPlotRange y(box.center(1) - half_y, box.center(1) + half_y);
+  const ImPlotCond condition = fit_.condition(content_of(result));
+  if (spec.view == nullptr) {
+    ImPlot::SetupAxesLimits(x.Min, x.Max, y.Min, y.Max, condition);
+    return;
+  }
+  if (condition == ImPlotCond_Always) {
+    spec.view->x = x;
+    spec.view->y = y;
+  }
+  ImPlot::SetupAxisLinks(ImAxis_X1, &spec.view->x.Min, &spec.view->x.Max);
+  ImPlot::SetupAxisLinks(ImAxis_Y1, &spec.view->y.Min, &spec.view->y.Max);
+}
+
+// Before the plot takes the mouse, and after it.
+void GeometryPlot::take_view(const GeometryView& view) {
+  if (!view.is_turned) return;
+  ImPlot3DPlot& plot = *ImPlot3D::GetCurrentPlot();
+  plot.Rotation = view.rotation;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    plot.Axes[axis].Range.Min = view.box[axis].Min;
+    plot.Axes[axis].Range.Max = view.box[axis].Max;
+  }
+}
+
+void GeometryPlot::give_view(GeometryView& view) {
+  const ImPlot3DPlot& plot = *ImPlot3D::GetCurrentPlot();
+  view.rotation = plot.Rotation;
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    view.box[axis] = {plot.Axes[axis].Range.Min, plot.Axes[axis].Range.Max};
+  view.is_turned = true;
 }
 
 Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
@@ -361,6 +393,7 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
     ImPlot3D::SetupAxisLimits(axis, box.center(axis) - length[axis] / 2,
                               box.center(axis) + length[axis] / 2,
                               once == ImPlotCond_Always ? ImPlot3DCond_Always : ImPlot3DCond_Once);
+  if (spec.view != nullptr && once != ImPlotCond_Always) take_view(*spec.view);
   Canvas canvas;
   canvas.draw = ImPlot3D::GetPlotDrawList();
   canvas.low = ImPlot3D::GetPlotRectPos();
@@ -394,6 +427,7 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
                        ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 3.0F).y == 0;
   if (canvas.hovered && !context.figure && !spec.lasso)
     point_at(context, result, wanted, canvas, clicked && !result.stale);
+  if (spec.view != nullptr) give_view(*spec.view);
   ImPlot3D::EndPlot();
   return taken;
 }

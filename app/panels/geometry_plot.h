@@ -4,6 +4,9 @@
 #include "app/panels/lasso.h"
 #include "app/panels/query_scatter.h"
 
+#include <implot3d/implot3d.h>
+
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +27,14 @@ ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std:
 ImU32 color_of(const widgets::Palette& palette, state::KeyFate fate);
 inline constexpr double kDecades = 3;  // that the colours of attention span, up to the largest
 
+// What is in view of plots that show the same points: one is moved, turned or zoomed, and all are.
+struct GeometryView {
+  ImPlotRange x, y;  // of two components
+  ImPlot3DQuat rotation;
+  std::array<ImPlotRange, 3> box;  // of three
+  bool is_turned = false;          // rotation and box are known
+};
+
 class GeometryPlot {
  public:
   struct Spec {
@@ -32,6 +43,7 @@ class GeometryPlot {
     ImVec2 size{-1, -1};
     bool lasso = false;              // the mouse draws a lasso
     const Picked* picked = nullptr;  // marked
+    GeometryView* view = nullptr;    // shared; null: the plot has its own
   };
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);
@@ -54,6 +66,8 @@ class GeometryPlot {
   Picked draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
                     const Spec& spec);
   void fit(const Geometry& result, const Spec& spec, double aspect);
+  static void take_view(const GeometryView& view);
+  static void give_view(GeometryView& view);
   Picked dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
                  const Spec& spec, const Canvas& canvas);
 

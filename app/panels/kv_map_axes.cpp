@@ -44,6 +44,27 @@ MapPlotSpec KvMapAxes::spec(ImVec2 size, const Form& form) {
   return spec;
 }
 
+void KvMapAxes::link(KvMapAxes& other, const state::AlignedTraces& aligned,
+                     const state::Place& here, const state::Place& there) {
+  keys_link_.follow(keys_of(aligned), x_, other.x_);
+  chunks_link_.follow(chunks_of(aligned, here.info(), there.info()), y_, other.y_);
+  const auto partner = [](const Pointed& at, std::int32_t key, int chunk) {
+    std::optional<Pointed> found;
+    if (key >= 0 && chunk >= 0)
+      found = Pointed{at.map, chunk + at.chunk - std::floor(at.chunk),
+                      key + at.key - std::floor(at.key)};
+    return found;
+  };
+  if (pointed_)
+    other.pointed_ =
+        partner(*pointed_, aligned.keys().in_b(static_cast<std::int32_t>(pointed_->key)),
+                aligned.chunk_in_b(static_cast<int>(pointed_->chunk)));
+  else if (other.pointed_)
+    pointed_ = partner(*other.pointed_,
+                       aligned.keys().in_a(static_cast<std::int32_t>(other.pointed_->key)),
+                       aligned.chunk_in_a(static_cast<int>(other.pointed_->chunk)));
+}
+
 void KvMapAxes::marks_ui(DrawContext& context, const state::Place& place, std::size_t map) const {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   ImPlot::PushPlotClipRect();

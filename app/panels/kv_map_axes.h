@@ -2,6 +2,7 @@
 // share it, whatever the method.
 #pragma once
 
+#include "app/panels/linked_ranges.h"
 #include "app/panels/map_plot.h"
 
 #include <cstdint>
@@ -35,6 +36,10 @@ class KvMapAxes {
 
   // The mouse is in the map of this number.
   void point_at(std::size_t map, const MapPlotHit& hit) { pointing_ = {map, hit.row, hit.col}; }
+  // The axes of the same row in another trace, once a frame after begin_frame() and fit() of both: whichever
+  // was zoomed or moved, the other follows by the tokens; so does the mouse.
+  void link(KvMapAxes& other, const state::AlignedTraces& aligned, const state::Place& here,
+            const state::Place& there);
   // Inside a plot: the chunk and the spans, and the key under the mouse where that is in another map.
   void marks_ui(DrawContext& context, const state::Place& place, std::size_t map) const;
 
@@ -48,6 +53,7 @@ class KvMapAxes {
   std::string chunk_axis_;
   std::int32_t key_begin_ = -1;
   std::optional<Pointed> pointed_, pointing_;  // in the last frame, in this one
+  LinkedRanges keys_link_, chunks_link_;
 };
 
 // What a click in a map does.

@@ -1,11 +1,12 @@
 // kv_map: which keys a row kept, chunk by chunk. Rows are chunks, columns keys. One method, A above B,
-// their difference, or up to six: on one axis, which belongs to the place.
+// their difference, up to six, or one method in two traces: on one axis, which belongs to the place.
 #include "app/panels/kv_difference_map.h"
 #include "app/panels/kv_map_axes.h"
 #include "app/panels/kv_map_bars.h"
 #include "app/panels/kv_map_picture.h"
 #include "app/panels/show_control.h"
 #include "app/state/labels.h"
+#include "app/state/token_text.h"
 #include "app/widgets/meanings.h"
 #include "core/base/units.h"
 
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -40,6 +42,7 @@ class KvMapPanel final : public Panel {
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
     axes_.begin_frame();
+    other_axes_.begin_frame();
     switch (show_now(context, kView)) {
       case Show::One:
         one_ui(context);
@@ -49,6 +52,9 @@ class KvMapPanel final : public Panel {
         break;
       case Show::Difference:
         difference_.draw(context, kView, axes_);
+        break;
+      case Show::Traces:
+        traces_ui(context);
         break;
       case Show::Several:
         several_ui(context);
@@ -67,9 +73,12 @@ class KvMapPanel final : public Panel {
   };
 
   Picture& ask(DrawContext& context, std::size_t index, const state::MethodChoice& method) {
+    return ask(context, index, context.workspace.place(), method);
+  }
+  Picture& ask(DrawContext& context, std::size_t index, const Place& place,
+               const state::MethodChoice& method) {
     Picture& picture = pictures_[index];
-    picture.map =
-        picture.last_map.ask(context.workspace, KvMapQuestion{context.workspace.place(), method});
+    picture.map = picture.last_map.ask(context.workspace, KvMapQuestion{place, method});
     if (picture.map)
       picture.recall = picture.last_recall.ask(
           context.workspace,
@@ -134,25 +143,87 @@ class KvMapPanel final : public Panel {
     show_ui(context, kView);
     legend(context);
     same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
+    two_maps_ui(context, false, [&](std::size_t index) {
+      slot_head_ui(context, pictures_[index], state::kSlots[index], "");
+    });
+  }
+
+  // Two maps above each other. With one axis of keys it stands below the lower one.
+  template <typename Head>
+  void two_maps_ui(DrawContext& context, bool two_axes, const Head& head_of) {
     const float axis = KvMapAxes::axis_height();
     const float room = ImGui::GetContentRegionAvail().y - widgets::em(0.5F);
     // With its chips; where there is less room the panel scrolls.
     const float least = least_plot_height() + 2 * ImGui::GetTextLineHeightWithSpacing();
-    const float upper = std::max(context.figure ? 0 : least, std::floor((room - axis) / 2));
-    for (const Slot slot : state::kSlots) {
-      const bool is_last = slot == Slot::B;
-      const Picture& picture = pictures_[static_cast<std::size_t>(slot)];
-      ImGui::BeginChild(is_last ? "map b" : "map a", {0, is_last ? upper + axis : upper},
+    const float part =
+        std::max(context.figure ? 0 : least, std::floor((room - (two_axes ? 2 : 1) * axis) / 2));
+    for (std::size_t index = 0; index < 2; ++index) {
+      const bool has_axis = two_axes || index == 1;
+      const Picture& picture = pictures_[index];
+      ImGui::BeginChild(index == 0 ? "map a" : "map b", {0, has_axis ? part + axis : part},
                         ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-      slot_head_ui(context, picture, slot, "");
+      head_of(index);
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
         ImGui::Dummy({0, widgets::em(0.7F)});
-        fit(picture);
-        maps_ui(context, static_cast<std::size_t>(slot), ImGui::GetContentRegionAvail(),
-                {.x_axis = is_last});
+        fit(picture, axes_of(index));
+        maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = has_axis});
       }
       ImGui::EndChild();
     }
+  }
+
+  // The method shown, here and in the other trace: keys, chunks and the mouse are matched by the tokens.
+  void traces_ui(DrawContext& context) {
+    const Slot slot = context.workspace.selection().shown;
+    const state::OtherPlace other =
+        state::other_place(context.workspace, context.workspace.method(slot), state::Alike::Heads);
+    drawn_ = {0};
+    ask(context, 0, context.workspace.method(slot));
+    if (other) {
+      drawn_.push_back(1);
+      ask(context, 1, other.place, other.method);
+      aligned_ = other.aligned;
+    }
+    widgets::figure_head_ui(context.palette, context.figure, "KV map of two traces", "",
+                            place_caption(context.workspace.place()), {});
+    show_ui(context, kView);
+    legend(context);
+    if (!other_ready_ui(context, other)) return;
+    if (!other.note.empty()) widgets::text_wrapped(context.palette.muted, other.note);
+    const Map &here = pictures_[0].map, &there = pictures_[1].map;
+    if (here && there && !here.stale && !there.stale) {
+      fit(pictures_[0], axes_);
+      fit(pictures_[1], other_axes_);
+      axes_.link(other_axes_, *aligned_, here.question.place, there.question.place);
+    }
+    two_maps_ui(context, !aligned_->same_prompt(), [&](std::size_t index) {
+      const Map& map = pictures_[index].map;
+      std::vector<widgets::Chip> chips = trace_chip(context, map.question.place);
+      const state::MethodFacts facts =
+          map ? map->facts : state::facts_of(map.question.place, map.question.method);
+      for (widgets::Chip& chip : method_chips(context, map.question.place, facts, slot))
+        chips.push_back(std::move(chip));
+      widgets::figure_head_ui(context.palette, context.figure, "", "", "", chips);
+    });
+    aligned_ = nullptr;
+  }
+
+  KvMapAxes& axes_of(std::size_t index) {
+    return aligned_ != nullptr && index == 1 ? other_axes_ : axes_;
+  }
+
+  // A key and chunk of the map `from` in the map `index`; nothing where the other prompt lacks them.
+  std::optional<std::pair<std::size_t, std::int32_t>> moved(std::size_t from, std::size_t index,
+                                                            std::size_t chunk,
+                                                            std::int32_t key) const {
+    if (aligned_ == nullptr || from == index) return std::pair{chunk, key};
+    if (pictures_[0].map.stale || pictures_[1].map.stale) return std::nullopt;
+    const auto row = static_cast<int>(chunk);
+    const int there = index == 1 ? aligned_->chunk_in_b(row) : aligned_->chunk_in_a(row);
+    const std::int32_t partner =
+        index == 1 ? aligned_->keys().in_b(key) : aligned_->keys().in_a(key);
+    if (there < 0 || partner < 0) return std::nullopt;
+    return std::pair{static_cast<std::size_t>(there), partner};
   }
 
   void several_ui(DrawContext& context) {
@@ -213,9 +284,10 @@ class KvMapPanel final : public Panel {
     return numbers;
   }
 
-  void fit(const Picture& picture) {
-    axes_.fit(picture.map->map.chunks.size(), picture.map->map.num_tokens,
-              picture.map.question.place);
+  void fit(const Picture& picture) { fit(picture, axes_); }
+  static void fit(const Picture& picture, KvMapAxes& axes) {
+    axes.fit(picture.map->map.chunks.size(), picture.map->map.num_tokens,
+             picture.map.question.place);
   }
 
   // The map of one method, and the bars beside it.
@@ -223,19 +295,20 @@ class KvMapPanel final : public Panel {
     if (!form.small) room.y = plot_height(context, room.y);
     Picture& picture = pictures_[index];
     const Map& map = picture.map;
+    KvMapAxes& axes = axes_of(index);
     const float side = form.small ? 0 : KvMapAxes::bars_width(room.x);
     if (!ImPlot::BeginAlignedPlots("##rows", false)) return;
-    MapPlotSpec spec = axes_.spec({room.x - side, room.y}, form);
+    MapPlotSpec spec = axes.spec({room.x - side, room.y}, form);
     spec.content_key = map.key;
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill_kv_map(context.palette, *map, window, pixels);
     };
     const auto hit = map_plot_ui(context, spec, picture.texture,
-                                 [&] { axes_.marks_ui(context, map.question.place, index); });
+                                 [&] { axes.marks_ui(context, map.question.place, index); });
     if (hit) point_at(context, index, *hit);
     if (!form.small) {
       ImGui::SameLine(0, 0);
-      recall_bars_ui(context, map, picture.recall, axes_.chunks(), {side, room.y}, form.x_axis);
+      recall_bars_ui(context, map, picture.recall, axes.chunks(), {side, room.y}, form.x_axis);
     }
     ImPlot::EndAlignedPlots();
   }
@@ -274,12 +347,21 @@ class KvMapPanel final : public Panel {
     const Recall& recall = pictures_[index].recall;
     const auto chunk = static_cast<std::size_t>(hit.row);
     const auto key = static_cast<std::int32_t>(hit.col);
-    axes_.point_at(index, hit);
-    if (hit.clicked && !result.stale) go_to_key(context, hit);
+    axes_of(index).point_at(index, hit);
+    const auto here = moved(index, drawn_.front(), chunk, key);
+    if (hit.clicked && !result.stale && (here || aligned_ == nullptr))
+      go_to_key(context, aligned_ == nullptr ? hit
+                                             : MapPlotHit{static_cast<double>(here->first),
+                                                          static_cast<double>(here->second), true});
     auto lines = key_and_chunk(context, result.question.place, hit);
     const analysis::KvMap& map = result->map;
-    for (const std::size_t other : drawn_)
-      if (auto line = state_line(context, other, chunk, key)) lines.push_back(std::move(*line));
+    for (const std::size_t other : drawn_) {
+      const auto at = moved(index, other, chunk, key);
+      if (!at)
+        lines.push_back({"in this prompt alone"});
+      else if (auto line = state_line(context, other, at->first, at->second))
+        lines.push_back(std::move(*line));
+    }
     if (const auto death = map.death_of(key); !death && !map.evict_chunk.empty())
       lines.push_back({"alive at the end"});
     lines.push_back(
@@ -297,7 +379,10 @@ class KvMapPanel final : public Panel {
       return std::nullopt;
     const KeyState state = result->map.at(chunk, key);
     std::string text = state::label_of(state);
-    if (drawn_.size() > 1) text = letter_of_method(index) + ": " + text;
+    if (drawn_.size() > 1)
+      text = (aligned_ == nullptr ? letter_of_method(index)
+                                  : state::readable_name(result.question.place.trace->name)) +
+             ": " + text;
     if (const auto death = result->map.death_of(key))
       text += fmt::format(", evicted after chunk {}", *death);
     return widgets::TooltipLine{text, widgets::color_of(context.palette, state)};
@@ -306,7 +391,8 @@ class KvMapPanel final : public Panel {
   std::array<Picture, state::kMostMethods> pictures_;
   std::vector<std::size_t> drawn_;  // of these, in this frame
   KvDifferenceMap difference_;
-  KvMapAxes axes_;
+  KvMapAxes axes_, other_axes_;  // of the place, and of the same place in another trace
+  std::shared_ptr<const state::AlignedTraces> aligned_;  // while two traces are drawn
   SteadyHead head_;
 };
 

@@ -39,10 +39,15 @@ class OverviewPanel final : public Panel {
         one_ui(context);
         break;
       case Show::Both:
-        grids_ui(context, {context.workspace.method(Slot::A), context.workspace.method(Slot::B)});
+        grids_ui(context,
+                 drawn_of({context.workspace.method(Slot::A), context.workspace.method(Slot::B)},
+                          context));
         break;
       case Show::Several:
-        grids_ui(context, state::several_methods(context.workspace));
+        grids_ui(context, drawn_of(state::several_methods(context.workspace), context));
+        break;
+      case Show::Traces:
+        grids_ui(context, state::overview_drawn(context.workspace));
         break;
       case Show::Difference:
         difference_ui(context);
@@ -53,7 +58,17 @@ class OverviewPanel final : public Panel {
  private:
   static Show show(const DrawContext& context) {
     const OverviewQuestion asked = state::overview_question(context.workspace);
-    return analysis::needs_method(asked.asked) ? show_now(context, kView) : Show::One;
+    const Show show = show_now(context, kView);
+    return analysis::needs_method(asked.asked) || show == Show::Traces ? show : Show::One;
+  }
+
+  static state::AllDrawn drawn_of(const std::vector<state::MethodChoice>& methods,
+                                  const DrawContext& context) {
+    state::AllDrawn drawn;
+    for (const state::MethodChoice& method : methods)
+      drawn.pictures.push_back(
+          {context.workspace.place(), method, context.workspace.selection().numbers});
+    return drawn;
   }
 
   void one_ui(DrawContext& context) {
@@ -61,7 +76,9 @@ class OverviewPanel final : public Panel {
     const OverviewQuestion asked = state::overview_question(context.workspace);
     const Overview result = shown_[0].ask(context.workspace, asked);
     head_.begin();
-    if (analysis::needs_method(asked.asked)) show_ui(context, kView);
+    // Of a number of attention alone all methods are one, but not two traces.
+    if (analysis::needs_method(asked.asked) || !state::other_tabs(context.workspace).empty())
+      show_ui(context, kView);
     head_ui(context, result.question);
     if (!context.figure) controls_ui(context, asked);
     const NumberInfo& info = replay::info_of(result.question.number());
@@ -100,13 +117,13 @@ class OverviewPanel final : public Panel {
     ImGui::EndChild();
   }
 
-  // One grid a method, in the colours of one scale.
-  void grids_ui(DrawContext& context, const std::vector<state::MethodChoice>& methods) {
-    grid_.begin_frame(methods.size());
+  // One grid a method, or a trace, in the colours of one scale.
+  void grids_ui(DrawContext& context, const state::AllDrawn& drawn) {
+    grid_.begin_frame(drawn.pictures.size());
     std::vector<Overview> results;
-    for (std::size_t i = 0; i < methods.size(); ++i)
-      results.push_back(shown_[i].ask(context.workspace,
-                                      state::overview_question(context.workspace, methods[i])));
+    for (std::size_t i = 0; i < drawn.pictures.size(); ++i)
+      results.push_back(shown_[i].ask(
+          context.workspace, state::overview_question(context.workspace, drawn.pictures[i])));
     const OverviewQuestion& first = results.front().question;
     widgets::figure_head_ui(
         context.palette, context.figure,
@@ -116,15 +133,26 @@ class OverviewPanel final : public Panel {
     if (!context.figure) controls_ui(context, first);
     for (const Overview& result : results)
       if (result) scale_.of(result.question, *result);
+    // One colour means one number in both traces.
+    const auto range_of = [&](const Overview& result) {
+      state::OverviewScale::Range range = scale_.of(result.question, *result);
+      for (const Overview& other : results)
+        if (drawn.other && other)
+          range.high = std::max(range.high, scale_.of(other.question, *other).high);
+      return range;
+    };
     if (const auto ready = std::find_if(results.begin(), results.end(),
                                         [](const Overview& result) { return bool(result); });
         ready != results.end()) {
       const NumberInfo& info = replay::info_of(ready->question.number());
-      scale_ui(context, *ready, info, Coloring(info, scale_.of(ready->question, **ready)));
+      scale_ui(context, *ready, info, Coloring(info, range_of(*ready)));
     }
-    if (methods.size() == 2) same_method_ui(context, methods[0], methods[1]);
+    if (!drawn.problem().empty()) other_ready_ui(context, drawn.other);
+    if (!drawn.other.note.empty()) widgets::text_wrapped(context.palette.muted, drawn.other.note);
+    const int count = static_cast<int>(drawn.pictures.size());
+    if (count == 2 && !drawn.other)
+      same_method_ui(context, drawn.pictures[0].method, drawn.pictures[1].method);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const int count = static_cast<int>(methods.size());
     const int across = grids_across(first.place, room, count);
     const int down = (count + across - 1) / across;
     const float gap = widgets::em(0.6F);
@@ -134,7 +162,9 @@ class OverviewPanel final : public Panel {
     for (int i = 0; i < count; ++i) {
       if (i % across != 0) ImGui::SameLine(0, gap);
       ImGui::BeginChild(fmt::format("grid {}", i).c_str(), size);
-      grid_of_method_ui(context, static_cast<std::size_t>(i), results[static_cast<std::size_t>(i)]);
+      const Overview& result = results[static_cast<std::size_t>(i)];
+      grid_of_ui(context, static_cast<std::size_t>(i), result, bool(drawn.other),
+                 result ? range_of(result) : state::OverviewScale::Range());
       ImGui::EndChild();
     }
   }
@@ -159,7 +189,8 @@ class OverviewPanel final : public Panel {
     return best;
   }
 
-  void grid_of_method_ui(DrawContext& context, std::size_t index, const Overview& result) {
+  void grid_of_ui(DrawContext& context, std::size_t index, const Overview& result, bool names_trace,
+                  state::OverviewScale::Range range) {
     const NumberInfo& info = replay::info_of(result.question.number());
     std::string mean;
     if (result && result->num_known > 0) {
@@ -168,10 +199,17 @@ class OverviewPanel final : public Panel {
         sum += result->overview.values.values[static_cast<std::size_t>(i)];
       mean = fmt::format("mean {:.3f}", sum / result->num_known);
     }
-    method_line_ui(context, index, result.question.method, mean);
+    if (names_trace)
+      heading_ui(
+          context, state::readable_name(result.question.place.trace->name),
+          result.question.of_method()
+              ? fmt::format("{}  {}", state::readable_name(result.question.method.text), mean)
+              : mean);
+    else
+      method_line_ui(context, index, result.question.method, mean);
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
     if (result.question.number() != result.question.asked) note_ui(context, result.question);
-    grid_.draw(context, result, info, Coloring(info, scale_.of(result.question, *result)));
+    grid_.draw(context, result, info, Coloring(info, range));
   }
 
   void difference_ui(DrawContext& context) {

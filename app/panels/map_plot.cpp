@@ -46,7 +46,10 @@ void row_ticks(const MapPlotSpec& spec) {
 
 void col_ticks(const MapPlotSpec& spec) {
   const double fit = std::max(2.0, spec.size.x / (3.5 * ImGui::GetFontSize()));
-  middle_ticks(ImAxis_X1, 0, spec.cols, fit, [](int column) { return column; });
+  middle_ticks(ImAxis_X1, 0, spec.cols, fit, [&](int column) {
+    return spec.col_numbers != nullptr ? (*spec.col_numbers)[static_cast<std::size_t>(column)]
+                                       : column;
+  });
 }
 
 // Whether the map has another shape than in the frame before.

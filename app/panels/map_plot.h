@@ -24,6 +24,7 @@ struct MapPlotSpec {
   int first_row = 0;                              // the number of row 0
   const std::vector<int>* row_numbers = nullptr;  // of each row, where they are no sequence
   bool col_ticks = false;                         // a number in the middle of each column
+  const std::vector<int>* col_numbers = nullptr;  // of each column, where they are no sequence
   bool zoom_rows = true;    // false: the wheel zooms columns, with Ctrl rows too
   std::string content_key;  // of the result that is drawn: other pixels, other key
   widgets::MapTexture::Fill fill;

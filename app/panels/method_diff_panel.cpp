@@ -3,6 +3,7 @@
 #include "app/state/questions/kept/method_diff.h"
 
 #include "app/panels/map_plot.h"
+#include "app/panels/show_control.h"
 #include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
@@ -19,6 +20,7 @@ using state::Slot;
 using DiffCell = MethodDiffQuestion::Cell;
 using Diff = state::Result<MethodDiffQuestion>;
 
+constexpr const char* kView = "method_diff";
 constexpr float kListWidth = 17;  // em
 
 // What a cell of this Jaccard index looks like: equal sets fade into the panel.
@@ -28,10 +30,21 @@ class MethodDiffPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    const Diff result =
-        shown_.ask(context.workspace, state::method_diff_question(context.workspace));
-    head_ui(context, result.question);
+    std::string why;
+    const MethodDiffQuestion question = state::method_diff_question(context.workspace, why);
+    if (why.empty()) last_ = shown_.ask(context.workspace, question);
+    if (!context.figure) controls_ui(context);
+    const Diff& result = last_;
+    head_ui(context, why.empty() ? result.question : question);
+    if (!why.empty()) {
+      widgets::empty_ui(context.palette, why);
+      return;
+    }
     if (!ready_ui(context, result, "Comparing what A and B keep")) return;
+    if (result->cells.empty()) {
+      widgets::empty_ui(context.palette, "The two prompts have no token in common.");
+      return;
+    }
     divergence_ui(context, result);
     scale_ui(context, result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -46,14 +59,23 @@ class MethodDiffPanel final : public Panel {
   }
 
  private:
+  // Where there is a second trace, or one is asked for.
+  static void controls_ui(DrawContext& context) {
+    const bool asked = context.workspace.option(kView, "beside") != "none";
+    if (!asked && state::other_tabs(context.workspace).empty()) return;
+    option_ui(context, kView, "beside", "compared", widgets::em(9));
+    if (asked) other_trace_ui(context);
+  }
+
   static void head_ui(DrawContext& context, const MethodDiffQuestion& question) {
-    const state::Place& place = question.place;
     const std::vector<std::string> labels =
         state::labels_of(context.workspace, {question.a, question.b});
     std::vector<widgets::Chip> chips;
     for (const Slot slot : state::kSlots) {
       const state::MethodChoice& method = slot == Slot::A ? question.a : question.b;
       if (method.empty()) continue;
+      const state::Place place = slot == Slot::A ? question.place : question.place_b();
+      if (question.other) chips.push_back(trace_chip(context, place).front());
       const trace::RunInfo* const run = method.run_info(place.info());
       const char* const made = run == nullptr ? "selected anew, open loop"
                                : run->mode == trace::LoopMode::ClosedLoop ? "recorded, closed loop"
@@ -64,6 +86,7 @@ class MethodDiffPanel final : public Panel {
            fmt::format("{}\n{}", state::readable_name(method.text), made)});
       chips.push_back({made, 0, "How the selection was made."});
     }
+    const state::Place& place = question.place;
     for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
     widgets::figure_head_ui(
         context.palette, context.figure, "Where A and B keep other keys", "",
@@ -76,7 +99,7 @@ class MethodDiffPanel final : public Panel {
   static void divergence_ui(DrawContext& context, const Diff& result) {
     const std::string words = state::words_of_divergence(result->diff);
     if (words.empty()) {
-      const bool same = result.question.a == result.question.b;
+      const bool same = result.question.a == result.question.b && !result.question.other;
       widgets::text_wrapped(context.palette.text,
                             same ? "A and B are the same method: choose another as B."
                                  : "A and B keep the same keys everywhere.");
@@ -94,8 +117,10 @@ class MethodDiffPanel final : public Panel {
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "1: same keys",
                             "0: none in common", "Jaccard", widgets::em(8));
     ImGui::SameLine(0, widgets::em(1));
-    const std::string text = fmt::format("{} of {} cells alike", format_count(result->same),
-                                         format_count(std::ssize(result->cells)));
+    std::string text = fmt::format("{} of {} cells alike", format_count(result->same),
+                                   format_count(std::ssize(result->cells)));
+    if (result.question.other)
+      text += fmt::format(", {} tokens in both prompts", format_count(result->diff.aligned_tokens));
     widgets::text_colored(context.palette.muted,
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
@@ -111,6 +136,7 @@ class MethodDiffPanel final : public Panel {
     spec.size = size;
     spec.row_ticks = spec.col_ticks = true;
     spec.row_numbers = &answer.layers;
+    spec.col_numbers = &answer.chunks;
     spec.content_key = result.key;
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill(context.palette, answer, window, pixels);
@@ -177,9 +203,10 @@ class MethodDiffPanel final : public Panel {
   static std::string tooltip(const state::Place& place, const MethodDiffQuestion::Answer& answer,
                              const DiffCell& cell) {
     return fmt::format(
-        "layer {}, {}\nJaccard {:.3f}, mean over the {}s\nkept by both {}, only A {}, only B {}\n"
+        "layer {}, {}{}\nJaccard {:.3f}, mean over the {}s\nkept by both {}, only A {}, only B {}\n"
         "mass A {:.3f}, B {:.3f}",
-        cell.layer, chunk_name(place.info(), cell.chunk), cell.jaccard,
+        cell.layer, chunk_name(place.info(), cell.chunk),
+        answer.diff.two_traces ? fmt::format(" ({} of B)", cell.chunk_b) : "", cell.jaccard,
         replay::words_of_axis(answer.diff.layout.axis), format_count(cell.both),
         format_count(cell.only_a), format_count(cell.only_b), cell.mass_a, cell.mass_b);
   }
@@ -216,6 +243,7 @@ class MethodDiffPanel final : public Panel {
   }
 
   state::LastAnswer<MethodDiffQuestion> shown_;
+  Diff last_;
   widgets::MapTexture texture_;
 };
 

@@ -1,8 +1,9 @@
-// miss_inspector: why a key was lost, or kept, by both methods: the cause and what would have kept it,
+// miss_inspector: why a key was lost, or kept, by A, B or both: the cause and what would have kept it,
 // its life through the chunks, and its fate in all layers.
 #include "app/state/questions/why_lost/miss_inspector.h"
 
 #include "app/panels/key_inspection.h"
+#include "app/panels/show_control.h"
 #include "app/panels/span_verdict.h"
 #include "app/panels/watched_text.h"
 #include "app/state/token_text.h"
@@ -24,14 +25,7 @@ using state::MissQuestion;
 using state::Place;
 using state::Slot;
 
-// A and B, once where they are one.
-std::vector<Slot> slots_of(const state::Workspace& workspace) {
-  std::vector<Slot> slots;
-  for (const Slot slot : state::kSlots)
-    if (!workspace.method(slot).empty()) slots.push_back(slot);
-  if (slots.size() == 2 && workspace.method(Slot::A) == workspace.method(Slot::B)) slots.pop_back();
-  return slots;
-}
+constexpr const char* kView = "miss_inspector";
 
 class MissInspectorPanel final : public Panel {
  public:
@@ -39,6 +33,7 @@ class MissInspectorPanel final : public Panel {
     if (!trace_ready_ui(context)) return;
     const Place& place = context.workspace.place();
     const auto span = state::watched_span(place);
+    show_ui(context, kView);
     widgets::figure_head_ui(context.palette, context.figure,
                             span ? "What became of " + words_of(place, *span) : "Miss inspector",
                             "", place_caption(place), trace_chips(context, place));
@@ -51,6 +46,7 @@ class MissInspectorPanel final : public Panel {
     // The cause stands first.
     if (!context.figure && watched.position != std::exchange(last_key_, watched.position))
       ImGui::SetScrollY(0);
+    head_.begin();
     if (span->end > span->begin + 1) spans_ui(context);
     watched_text_ui(context, place, watched);
     slots_ui(context, known_of(context, watched.position));
@@ -59,7 +55,7 @@ class MissInspectorPanel final : public Panel {
  private:
   // All of the span, in all heads; the key that stands for it comes below.
   void spans_ui(DrawContext& context) {
-    const std::vector<Slot> slots = slots_of(context.workspace);
+    const std::vector<Slot> slots = state::inspected_slots(context.workspace);
     const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
     const bool beside = slots.size() == 2 && room > widgets::em(60);
     for (const Slot slot : slots) {
@@ -105,7 +101,7 @@ class MissInspectorPanel final : public Panel {
     state::Workspace& workspace = context.workspace;
     const Place& place = workspace.place();
     std::vector<KeyUnderMethod> known;
-    for (const Slot slot : slots_of(workspace)) {
+    for (const Slot slot : state::inspected_slots(workspace)) {
       const MethodChoice& method = workspace.method(slot);
       KeyUnderMethod& key = known.emplace_back();
       key.slot = slot;
@@ -144,6 +140,9 @@ class MissInspectorPanel final : public Panel {
       // What is compared lies at one height.
       columns_ui(context, known, "verdict",
                  [&](const KeyUnderMethod& key) { verdict_ui(context, key); });
+      const state::Selection& s = context.workspace.selection();
+      head_.end(fmt::format("{}|{}|{}|{}|{}", known.size(), s.place.cell_key(), last_key_,
+                            s.choice(Slot::A).key(), s.choice(Slot::B).key()));
       const float left = ImGui::GetContentRegionAvail().y;
       columns_ui(context, known, "details",
                  [&](const KeyUnderMethod& key) { details_ui(context, key, left); });
@@ -246,6 +245,7 @@ class MissInspectorPanel final : public Panel {
   ShownParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
 
   std::array<ShownParts, 2> shown_;
+  SteadyHead head_;
   std::int32_t last_key_ = -1;
 };
 

@@ -34,6 +34,14 @@ void number_in(ImDrawList* draw, double value, ImU32 color, ImVec2 from, ImVec2 
                 widgets::ink_on(color), text.c_str());
 }
 
+// A head of another trace's grid is one of this trace where both have as many.
+bool is_here(const state::Workspace& workspace, const Overview& result, int layer) {
+  const trace::ModelInfo &here = workspace.place().info().model,
+                         &there = result.question.place.info().model;
+  return workspace.place().info().has_layer(layer) && here.num_layers == there.num_layers &&
+         here.num_q_heads == there.num_q_heads && here.num_kv_heads == there.num_kv_heads;
+}
+
 }  // namespace
 
 Coloring::Coloring(const NumberInfo& info, state::OverviewScale::Range ends)
@@ -167,7 +175,8 @@ void OverviewGrid::draw(DrawContext& context, const Overview& result, const Numb
   context.workspace.pointer.at({.place = there});
   widgets::tooltip("layer %d, %s %d\n%s %.4f\n%s", layer, head_word(*result), h, info.title,
                    static_cast<double>(result->overview.values.at(l, h)), info.sentence);
-  if (pressed && !dragged && !result.stale) go_to_cell(context.workspace, *result, layer, h);
+  if (pressed && !dragged && !result.stale && is_here(context.workspace, result, layer))
+    go_to_cell(context.workspace, *result, layer, h);
 }
 
 // As in every map the wheel zooms, a drag pans and a double click shows it as at first. True while
@@ -197,7 +206,7 @@ bool OverviewGrid::move_ui(const Cells& grid) {
 
 // The cell of the place; and the one under the mouse, in all grids.
 void OverviewGrid::current_ui(DrawContext& context, const Cells& grid, const Overview& result) {
-  pointed_ui(context, grid, result->q_heads_per_column);
+  pointed_ui(context, grid, *result);
   const state::Place& place = result.question.place;
   const std::vector<int>& layers = result->overview.layers;
   const auto layer = std::find(layers.begin(), layers.end(), place.layer);
@@ -216,19 +225,25 @@ void OverviewGrid::current_ui(DrawContext& context, const Cells& grid, const Ove
 }
 
 // Of several grids; one alone has the mouse.
-void OverviewGrid::pointed_ui(DrawContext& context, const Cells& grid, int q_heads_per_column) {
+void OverviewGrid::pointed_ui(DrawContext& context, const Cells& grid,
+                              const state::OverviewQuestion::Answer& answer) {
   if (num_grids_ < 2 || context.figure) return;
-  if (pointed_ && pointed_->second / q_heads_per_column < grid.num_heads) {
+  const int q_heads_per_column = answer.q_heads_per_column;
+  const std::vector<int>& layers = answer.overview.layers;
+  const auto row =
+      pointed_ ? std::find(layers.begin(), layers.end(), pointed_->first) : layers.end();
+  if (row != layers.end() && pointed_->second / q_heads_per_column < grid.num_heads) {
     const int head = pointed_->second / q_heads_per_column;
-    const ImVec2 from = grid.from(pointed_->first, head), to = grid.to(pointed_->first, head);
+    const auto l = static_cast<int>(row - layers.begin());
+    const ImVec2 from = grid.from(l, head), to = grid.to(l, head);
     ImGui::GetWindowDrawList()->AddRect(from, to, context.palette.text, 3, 0, widgets::em(0.1F));
   }
   const ImVec2 extent = grid.extent();
   const bool inside =
       ImGui::IsMouseHoveringRect(grid.at, {grid.at.x + extent.x, grid.at.y + extent.y});
   if (!inside || !ImGui::IsWindowHovered()) return;
-  const auto [layer, head] = grid.under(ImGui::GetMousePos());
-  pointing_ = {layer, head * q_heads_per_column};
+  const auto [l, head] = grid.under(ImGui::GetMousePos());
+  pointing_ = {layers[static_cast<std::size_t>(l)], head * q_heads_per_column};
 }
 
 // Numbers and names stay in sight while the cells scroll below them.

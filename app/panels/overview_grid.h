@@ -44,12 +44,13 @@ class OverviewGrid {
   struct Cells;
   bool move_ui(const Cells& grid);
   void current_ui(DrawContext& context, const Cells& grid, const Overview& result);
-  void pointed_ui(DrawContext& context, const Cells& grid, int q_heads_per_column);
+  void pointed_ui(DrawContext& context, const Cells& grid,
+                  const state::OverviewQuestion::Answer& answer);
   static void axes_ui(DrawContext& context, const Cells& grid,
                       const state::OverviewQuestion::Answer& answer);
 
   std::size_t num_grids_ = 1;
-  // Row of the layer and query head under the mouse, in the last frame and in this one.
+  // Layer and query head under the mouse, in the last frame and in this one.
   std::optional<std::pair<int, int>> pointed_, pointing_;
   float zoom_ = 1;
 };

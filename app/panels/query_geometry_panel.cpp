@@ -1,11 +1,15 @@
 // query_geometry: queries and keys of one head in their first principal components, with the mean
-// query and the chosen queries ringed. Options say what is shown and what colours mean.
+// query and the queries ringed that A, B or both chose. Options say what is shown and what colours mean.
 #include "app/panels/geometry_plot.h"
+#include "app/panels/show_control.h"
 
 #include "app/state/labels.h"
 
+#include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
@@ -13,9 +17,12 @@ namespace {
 using state::GeometryForm;
 using state::GeometryQuestion;
 using state::Place;
+using state::Slot;
 using Color = GeometryForm::Color;
 using Fit = GeometryForm::Fit;
 using widgets::LegendItem;
+
+constexpr const char* kView = "query_geometry";
 
 std::vector<widgets::Chip> form_chips(const GeometryForm& form) {
   std::vector<widgets::Chip> chips;
@@ -73,23 +80,25 @@ void bars_ui(const widgets::Palette& palette, const Geometry& result) {
   }
 }
 
-void legend(DrawContext& context, const Geometry& result, const Wanted& wanted) {
+void legend(DrawContext& context, const std::vector<Geometry>& results, const Wanted& wanted) {
   using Shape = LegendItem::Shape;
   const widgets::Palette& palette = context.palette;
+  const Geometry& result = results.front();
   const GeometryForm& form = result.question.form;
   bars_ui(palette, result);
   std::vector<LegendItem> items;
   if (form.shows_queries()) {
     if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
     add_rings(palette, result.question.place, *result->queries, wanted, items);
-    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query", palette.series[0],
-                     Shape::Triangle});
+    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query",
+                     palette.series[0], Shape::Triangle});
   }
   if (form.shows_keys()) {
     std::set<std::pair<analysis::KeyState, bool>> there;
-    for (const state::KeyFate& fate : result->fates)
-      if (there.emplace(fate.lost ? analysis::KeyState::Dropped : fate.state, fate.lost).second)
-        items.push_back({fmt::format("key: {}", label_of(fate)), color_of(palette, fate)});
+    for (const Geometry& one : results)
+      for (const state::KeyFate& fate : one->fates)
+        if (there.emplace(fate.lost ? analysis::KeyState::Dropped : fate.state, fate.lost).second)
+          items.push_back({fmt::format("key: {}", label_of(fate)), color_of(palette, fate)});
     const bool plain = form.color == Color::Relevance;
     if (plain) items.push_back({"key", palette.faint, Shape::Dot});
     items.push_back({"key 0 (sink)", palette.by_rule, plain ? Shape::Dot : Shape::Ring});
@@ -120,36 +129,83 @@ std::int32_t middle_of(const Geometry& result, const std::vector<std::int32_t>& 
       [&](std::size_t a, std::size_t b) { return distance(a) < distance(b); })];
 }
 
+// "16 of 128 queries chosen by quoka"
+std::string chosen_words(DrawContext& context, const Geometry& result) {
+  if (result->queries->chosen_by.empty()) return "";
+  return query_chips(context, result.question.place, *result->queries).back().text;
+}
+
 class QueryGeometryPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
     state::Workspace& workspace = context.workspace;
-    const Geometry result = shown_.ask(
-        workspace, {workspace.place(), workspace.method(), state::geometry_form(workspace)});
+    const bool both = show_now(context, kView) == state::Show::Both;
+    const GeometryForm form = state::geometry_form(workspace);
+    std::vector<Geometry> results;
+    for (const Slot slot :
+         both ? std::vector{Slot::A, Slot::B} : std::vector{workspace.selection().shown})
+      results.push_back(shown_[static_cast<std::size_t>(slot)].ask(
+          workspace, {workspace.place(), workspace.method(slot), form}));
+    const Geometry& result = results.front();
     const Place& place = result.question.place;
+    head_.begin();
     std::vector<widgets::Chip> chips = form_chips(result.question.form);
-    for (widgets::Chip& chip :
-         result ? query_chips(context, place, *result->queries) : trace_chips(context, place))
-      chips.push_back(std::move(chip));
+    auto of_queries =
+        result ? query_chips(context, place, *result->queries) : trace_chips(context, place);
+    // Each half says for itself which queries its method asked.
+    if (both && result && !result->queries->chosen_by.empty()) of_queries.pop_back();
+    for (widgets::Chip& chip : of_queries) chips.push_back(std::move(chip));
+    show_ui(context, kView);
     widgets::figure_head_ui(context.palette, context.figure, "Query geometry", "",
                             place_caption(place), chips);
     if (!context.figure) controls_ui(context);
-    if (!ready_ui(context, result, "Fitting the principal components")) return;
+    for (const Geometry& one : results)
+      if (!ready_ui(context, one, "Fitting the principal components")) return;
     if (result->points->queries.empty()) {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
     const Wanted wanted = wanted_by(context, place);
-    legend(context, result, wanted);
-    picked_ui(context, result);
-    plots_ui(context, result, wanted);
+    legend(context, results, wanted);
+    picked_ui(context, results);
+    head_.end(fmt::format("{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
+                          workspace.method(Slot::B).key()));
+    if (both)
+      both_ui(context, results, wanted);
+    else
+      plots_ui(context, result, wanted, plots_[0], false);
   }
 
  private:
+  struct Plots {
+    GeometryPlot first, second;
+  };
+
+  // A beside B, or above it where the panel is higher than wide, moved and turned together.
+  void both_ui(DrawContext& context, const std::vector<Geometry>& results, const Wanted& wanted) {
+    same_method_ui(context, results[0].question.method, results[1].question.method);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = widgets::em(0.8F);
+    const bool beside = room.x > room.y;
+    const float below = ImGui::GetStyle().ItemSpacing.y;
+    const ImVec2 half(beside ? (room.x - gap) / 2 : room.x, beside ? room.y : (room.y - below) / 2);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (i > 0 && beside) ImGui::SameLine(0, gap);
+      const float line = ImGui::GetTextLineHeightWithSpacing();
+      ImGui::BeginChild(
+          i == 0 ? "a" : "b",
+          {half.x, context.figure ? half.y : std::max(half.y, line + least_plot_height())},
+          ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+      method_line_ui(context, i, results[i].question.method, chosen_words(context, results[i]));
+      plots_ui(context, results[i], wanted, plots_[i], true);
+      ImGui::EndChild();
+    }
+  }
+
   void controls_ui(DrawContext& context) {
     const auto control = [&](const char* option, const char* label, float width) {
-      option_ui(context, "query_geometry", option, label, widgets::em(width));
+      option_ui(context, kView, option, label, widgets::em(width));
       beside_ui(widgets::em(0.8F), widgets::em(width + 5));
     };
     control("fit", "fit", 5.5F);
@@ -166,9 +222,11 @@ class QueryGeometryPanel final : public Panel {
   }
 
   // What was circled last, as long as the same points are shown.
-  void picked_ui(DrawContext& context, const Geometry& result) {
+  void picked_ui(DrawContext& context, const std::vector<Geometry>& results) {
     if (picked_.empty() || context.figure) return;
-    if (picked_of_ != result.key && !result.stale) {
+    if (std::none_of(results.begin(), results.end(), [&](const Geometry& result) {
+          return picked_of_ == result.key || result.stale;
+        })) {
       picked_ = {};
       return;
     }
@@ -187,16 +245,19 @@ class QueryGeometryPanel final : public Panel {
     if (ImGui::SmallButton("Clear")) picked_ = {};
   }
 
-  void plots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted) {
+  // `linked`: with those of the other method.
+  void plots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted, Plots& plots,
+                bool linked) {
     const GeometryForm& form = result.question.form;
     const bool lasso = (lasso_ || ImGui::GetIO().KeyShift) && !context.figure;
     const auto plot = [&](GeometryPlot& on, const char* id, bool queries, bool keys, ImVec2 size) {
+      GeometryView* view = linked ? &views_[&on == &plots.first ? 0 : 1] : nullptr;
       const Picked taken =
-          on.draw(context, result, wanted, {id, queries, keys, size, lasso, &picked_});
+          on.draw(context, result, wanted, {id, queries, keys, size, lasso, &picked_, view});
       if (!taken.empty() && !result.stale) pick(context, result, taken);
     };
     if (form.fit != Fit::Both) {
-      plot(first_, "##geometry", form.shows_queries(), form.shows_keys(),
+      plot(plots.first, "##geometry", form.shows_queries(), form.shows_keys(),
            {-1, plot_height(context, ImGui::GetContentRegionAvail().y)});
       return;
     }
@@ -212,9 +273,9 @@ class QueryGeometryPanel final : public Panel {
       plot(on, id, queries, !queries, {half.x, half.y - (ImGui::GetCursorPosY() - top)});
       ImGui::EndGroup();
     };
-    titled("Queries", first_, "##queries", true);
+    titled("Queries", plots.first, "##queries", true);
     if (beside) ImGui::SameLine(0, gap);
-    titled("Keys", second_, "##keys", false);
+    titled("Keys", plots.second, "##keys", false);
   }
 
   // The state holds one range of keys and one query.
@@ -234,8 +295,10 @@ class QueryGeometryPanel final : public Panel {
         GeometryQuestion{context.workspace.place(), result.question.method, result.question.form});
   }
 
-  state::LastAnswer<GeometryQuestion> shown_;
-  GeometryPlot first_, second_;
+  std::array<state::LastAnswer<GeometryQuestion>, 2> shown_;  // of A and B
+  std::array<Plots, 2> plots_;                                // of one method the first
+  std::array<GeometryView, 2> views_;                         // of `first` and `second` of both
+  SteadyHead head_;
   bool lasso_ = false;
   Picked picked_;
   std::string picked_of_;  // key of the answer that it was taken from

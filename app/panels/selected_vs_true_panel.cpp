@@ -1,6 +1,7 @@
 // selected_vs_true: the keys that attention truly weighs, largest first, coloured by whether the
-// method kept them; the table names each with its text.
+// method, or both, kept them; the table names each with its text.
 #include "app/panels/map_plot.h"
+#include "app/panels/show_control.h"
 #include "app/state/labels.h"
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/token_text.h"
@@ -17,66 +18,168 @@ namespace {
 
 using analysis::KeyRank;
 using analysis::KeyVerdict;
+using state::SelectedByBothQuestion;
 using state::SelectedVsTrueQuestion;
+using state::Slot;
 using Verdicts = state::Result<SelectedVsTrueQuestion>;
+using Both = state::Result<SelectedByBothQuestion>;
 using Span = std::optional<trace::TokenSpan>;
+
+constexpr const char* kView = "selected_vs_true";
+constexpr const char* kTitle = "Selected versus true keys";
+
+// What the bars of one method are drawn from.
+struct Ranked {
+  const SelectedVsTrueQuestion::Answer& answer;
+  const state::Place& place;
+  bool stale = false;
+};
+
+// The ends of the axes belong to the place: they stay when A and B are flipped.
+struct Ends {
+  double top = 1e-9, bottom = 1, ranks = 0, shown = 0;
+
+  void include(const SelectedVsTrueQuestion::Answer& answer) {
+    const std::vector<KeyRank>& keys = answer.cell.by_true_rank;
+    const double highest = keys.empty() ? 1 : std::max(1e-9, answer.share_of(keys.front()));
+    top = std::max(top, highest);
+    bottom = std::min(bottom, std::max(answer.least_share * 0.6, highest * 1e-6));
+    ranks = std::max(ranks, static_cast<double>(keys.size()));
+    shown = std::max(
+        shown, static_cast<double>(std::clamp<std::int64_t>(answer.kept() * 5 / 4, 24, 4000)));
+  }
+  // Room for the marks above the bars.
+  double above() const { return top * std::max(1.6, std::pow(top / bottom, 0.15)); }
+};
 
 class SelectedVsTruePanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
-    const state::Selection& s = context.workspace.selection();
-    const SelectedVsTrueQuestion question{s.place, context.workspace.method()};
-    const Verdicts result = shown_.ask(context.workspace, question);
-    const char* title = "Selected versus true keys";
-    if (!result) {
-      method_head_ui(context, title, question.place,
-                     state::facts_of(question.place, question.method), s.shown);
-      ready_ui(context, result, "Ranking the keys by true attention mass");
-      return;
-    }
-    method_head_ui(context, title, result.question.place, result->facts, s.shown);
-    ready_ui(context, result, "");
-    if (result->cell.num_candidates == 0) {
-      widgets::empty_ui(context.palette, "This chunk is the first one: no key lies before it.");
-      return;
-    }
-    method_note_ui(context, result.question.place, result->facts);
-    numbers_ui(context, result->cell);
-    if (context.figure)
-      figure_ui(context, result);
-    else
-      window_ui(context, result);
+    show_now(context, kView) == state::Show::Both ? both_ui(context) : one_ui(context);
   }
 
  private:
-  void figure_ui(DrawContext& context, const Verdicts& result) {
-    const float width = ImGui::GetContentRegionAvail().x;
-    ImGui::BeginChild("bars", {std::min(width * 0.58F, width - widgets::em(23)), 0});
-    legend(context, result);
-    bars_ui(context, result, ImGui::GetContentRegionAvail());
-    ImGui::EndChild();
-    ImGui::SameLine();
-    ImGui::BeginChild("table", {0, 0});
-    table_ui(context, result);
-    ImGui::EndChild();
+  void one_ui(DrawContext& context) {
+    const state::Selection& s = context.workspace.selection();
+    const SelectedVsTrueQuestion question{s.place, context.workspace.method()};
+    const Verdicts result = shown_.ask(context.workspace, question);
+    head_.begin();
+    show_ui(context, kView);
+    const state::Place& place = result.question.place;
+    method_head_ui(context, kTitle, place,
+                   result ? result->facts : state::facts_of(place, result.question.method),
+                   s.shown);
+    if (!ready_ui(context, result, "Ranking the keys by true attention mass")) return;
+    if (first_chunk_ui(context, result->cell)) return;
+    method_note_ui(context, place, result->facts);
+    numbers_ui(context, result->cell);
+    Ends ends;
+    ends.include(*result);
+    const Ranked ranked{*result, place, result.stale};
+    const auto bars = [&](ImVec2 size) { bars_ui(context, ranked, ends, "##bars", size); };
+    const auto table = [&] { table_ui(context, result); };
+    parts_ui(context, place, bars, table);
   }
 
-  void window_ui(DrawContext& context, const Verdicts& result) {
-    legend(context, result);
-    const float height =
-        std::clamp(ImGui::GetContentRegionAvail().y * 0.4F, least_plot_height(), widgets::em(15));
-    bars_ui(context, result, {-1, height});
+  // The bars of A above those of B, or beside them; one table names the keys with what both did.
+  void both_ui(DrawContext& context) {
+    const Both result =
+        both_.ask(context.workspace, state::selected_by_both_question(context.workspace));
+    const state::Place& place = result.question.place;
+    head_.begin();
+    show_ui(context, kView);
+    widgets::figure_head_ui(context.palette, context.figure, kTitle, "", place_caption(place), {});
+    const auto facts = [&](bool b) {
+      const state::MethodChoice& method = b ? result.question.b : result.question.a;
+      if (!result) return state::facts_of(place, method);
+      return b ? result->of_b->facts : result->of_a->facts;
+    };
+    both_chips_ui(context, place, facts(false), facts(true));
+    if (!ready_ui(context, result, "Ranking the keys by true attention mass")) return;
+    if (first_chunk_ui(context, result->of_a->cell)) return;
+    if (!result->same_order)
+      widgets::text_wrapped(context.palette.muted,
+                            "B's rows hold other query heads: ranks and masses in the table are "
+                            "those of A's row.");
+    Ends ends;
+    ends.include(*result->of_a);
+    ends.include(*result->of_b);
+    const auto bars = [&](ImVec2 size) { two_bars_ui(context, result, ends, size); };
+    const auto table = [&] { table_ui(context, result); };
+    parts_ui(context, place, bars, table);
+  }
+
+  void two_bars_ui(DrawContext& context, const Both& result, const Ends& ends, ImVec2 size) {
+    const float gap = widgets::em(0.8F), room = ImGui::GetContentRegionAvail().x;
+    const bool beside = room > widgets::em(40);
+    const float line = ImGui::GetTextLineHeightWithSpacing();
+    const ImVec2 part(beside ? (room - gap) / 2 : room,
+                      beside ? size.y : std::max(least_plot_height(), (size.y - 2 * line) / 2));
+    for (const Slot slot : state::kSlots) {
+      const bool is_b = slot == Slot::B;
+      const auto& answer = is_b ? *result->of_b : *result->of_a;
+      if (is_b && beside) ImGui::SameLine(0, gap);
+      ImGui::BeginGroup();
+      ImGui::BeginChild(is_b ? "line b" : "line a", {part.x, line});
+      method_line_ui(context, static_cast<std::size_t>(slot), answer.facts.choice,
+                     numbers_of(answer.cell));
+      ImGui::EndChild();
+      bars_ui(context, {answer, result.question.place, result.stale}, ends,
+              is_b ? "##bars b" : "##bars", {part.x, part.y - (beside ? line : 0)});
+      ImGui::EndGroup();
+    }
+  }
+
+  // "recall 93 %, 240 hits, 16 misses, 16 wastes"
+  static std::string numbers_of(const analysis::SelectedVsTrue& cell) {
+    const auto count = [](std::int64_t n, const char* one, const char* several) {
+      return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
+    };
+    return fmt::format("recall {}, {}, {}, {}", share_text(cell.mass_recall),
+                       count(cell.hits, "hit", "hits"), count(cell.misses, "miss", "misses"),
+                       count(cell.wastes, "waste", "wastes"));
+  }
+
+  static bool first_chunk_ui(DrawContext& context, const analysis::SelectedVsTrue& cell) {
+    if (cell.num_candidates != 0) return false;
+    widgets::empty_ui(context.palette, "This chunk is the first one: no key lies before it.");
+    return true;
+  }
+
+  // Legend, bars and table: beside each other in a figure, below each other in the window.
+  template <typename Bars, typename Table>
+  void parts_ui(DrawContext& context, const state::Place& place, const Bars& bars,
+                const Table& table) {
+    if (context.figure) {
+      const float width = ImGui::GetContentRegionAvail().x;
+      ImGui::BeginChild("bars", {std::min(width * 0.58F, width - widgets::em(23)), 0});
+      legend(context, place);
+      bars(ImGui::GetContentRegionAvail());
+      ImGui::EndChild();
+      ImGui::SameLine();
+      ImGui::BeginChild("table", {0, 0});
+      table();
+      ImGui::EndChild();
+      return;
+    }
+    legend(context, place);
+    const state::Selection& s = context.workspace.selection();
+    head_.end(fmt::format("{}|{}|{}", place.cell_key(), s.choice(Slot::A).key(),
+                          s.choice(Slot::B).key()));
+    const bool both = show_now(context, kView) == state::Show::Both;
+    const float share = both ? 0.55F : 0.4F;
+    bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least_plot_height(),
+                         widgets::em(both ? 24 : 15))});
     filter_ui(context);
-    table_ui(context, result);
+    table();
   }
-
   // The marks above the bars are named here: a name among them would lie over some.
-  static void legend(DrawContext& context, const Verdicts& result) {
+  static void legend(DrawContext& context, const state::Place& place) {
     std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
                                            {"miss: true, not kept", context.palette.miss},
                                            {"waste: kept, not true", context.palette.waste}};
-    if (const Span span = state::watched_span(result.question.place))
+    if (const Span span = state::watched_span(place))
       items.push_back({state::readable_name(span->name), context.palette.text,
                        widgets::LegendItem::Shape::Triangle});
     widgets::legend_ui(context.palette, items);
@@ -133,41 +236,40 @@ class SelectedVsTruePanel final : public Panel {
   }
 
   // Mass by true rank as bars, on a log axis: heads and tails of the distribution both show.
-  void bars_ui(DrawContext& context, const Verdicts& result, ImVec2 size) {
-    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
+  void bars_ui(DrawContext& context, const Ranked& ranked, const Ends& ends, const char* id,
+               ImVec2 size) {
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
+    if (const std::string place = ranked.place.cell_key(); ranks_of_ != place) {
+      ranks_of_ = place;
+      ranks_ = {0, std::min(ends.ranks, ends.shown) + 1};
+    }
     const TickRoom room;
-    if (!ImPlot::BeginPlot("##bars", size, kFlags)) return;
-    const double top = keys.empty() ? 1 : std::max(1e-9, result->share_of(keys.front()));
-    const double bottom = std::max(result->least_share * 0.6, top * 1e-6);
-    const auto num_bars = std::clamp<std::int64_t>(result->kept() * 5 / 4, 24, 4000);
+    if (!ImPlot::BeginPlot(id, size, kFlags)) return;
     ImPlot::SetupAxes("key, by true rank", fitting("share of mass", "share", size.y),
                       ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-    // Room for the marks above the bars.
-    const double above = std::max(1.6, std::pow(top / bottom, 0.15));
-    ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, top * above, ImPlotCond_Always);
-    const auto all = static_cast<double>(keys.size());
-    ImPlot::SetupAxisLimits(ImAxis_X1, 0, std::min(all, static_cast<double>(num_bars)) + 1,
-                            fit_.condition(result.key));
-    ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, all + 1);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, ends.bottom, ends.above(), ImPlotCond_Always);
+    ImPlot::SetupAxisLinks(ImAxis_X1, &ranks_.Min, &ranks_.Max);
+    ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, ends.ranks + 1);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
-    const Span span = state::watched_span(result.question.place);
     ImPlot::PushPlotClipRect();
-    draw_bars(context, result, bottom, span);
-    cut_ui(context, result->kept());
+    draw_bars(context, ranked, ends.bottom, state::watched_span(ranked.place));
+    cut_ui(context, ranked.answer.kept());
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) point_at(context, result);
+    if (ImPlot::IsPlotHovered() && !context.figure) {
+      point_at(context, ranked);
+      if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) ranks_ = {0, ends.ranks + 1};
+    }
     ImPlot::EndPlot();
   }
 
-  static void draw_bars(DrawContext& context, const Verdicts& result, double bottom,
+  static void draw_bars(DrawContext& context, const Ranked& ranked, double bottom,
                         const Span& span) {
-    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
+    const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const auto first = static_cast<std::int64_t>(std::max(0.0, std::floor(limits.X.Min) - 1));
@@ -176,7 +278,7 @@ class SelectedVsTruePanel final : public Panel {
     const float base = ImPlot::PlotToPixels(0, bottom).y;
     for (std::int64_t i = first; i < last; ++i) {
       const KeyRank& key = keys[static_cast<std::size_t>(i)];
-      const double share = std::max(result->share_of(key), bottom);
+      const double share = std::max(ranked.answer.share_of(key), bottom);
       const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(i) + 0.6, share);
       const float right =
           std::max(ImPlot::PlotToPixels(static_cast<double>(i) + 1.4, share).x, from.x + 1);
@@ -206,23 +308,22 @@ class SelectedVsTruePanel final : public Panel {
                   context.palette.muted, text.c_str());
   }
 
-  static void point_at(DrawContext& context, const Verdicts& result) {
+  static void point_at(DrawContext& context, const Ranked& ranked) {
     const auto rank = static_cast<std::int64_t>(std::llround(ImPlot::GetPlotMousePos().x)) - 1;
-    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
-    if (rank < 0 || rank >= static_cast<std::int64_t>(keys.size())) return;
-    const KeyRank& key = keys[static_cast<std::size_t>(rank)];
-    context.workspace.pointer.at(result.question.place, key.position);
-    widgets::tooltip("true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s",
-                     key.true_rank + 1, static_cast<long long>(result->cell.num_candidates),
-                     token_line(result.question.place, key.position).c_str(),
-                     share_text(result->share_of(key)).c_str(), key.mass,
-                     state::label_of(key.verdict));
-    if (plot_clicked() && !result.stale)
+    const analysis::SelectedVsTrue& cell = ranked.answer.cell;
+    if (rank < 0 || rank >= static_cast<std::int64_t>(cell.by_true_rank.size())) return;
+    const KeyRank& key = cell.by_true_rank[static_cast<std::size_t>(rank)];
+    context.workspace.pointer.at(ranked.place, key.position);
+    widgets::tooltip(
+        "true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s", key.true_rank + 1,
+        static_cast<long long>(cell.num_candidates), token_line(ranked.place, key.position).c_str(),
+        share_text(ranked.answer.share_of(key)).c_str(), key.mass, state::label_of(key.verdict));
+    if (plot_clicked() && !ranked.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
   }
 
   static void filter_ui(DrawContext& context) {
-    const std::string chosen = context.workspace.option("selected_vs_true", "filter");
+    const std::string chosen = context.workspace.option(kView, "filter");
     for (const auto& [value, label] : {std::pair{"all", "top keys"}, std::pair{"misses", "misses"},
                                        std::pair{"wastes", "wastes"}}) {
       if (ImGui::RadioButton(label, chosen == value))
@@ -232,43 +333,66 @@ class SelectedVsTruePanel final : public Panel {
     ImGui::NewLine();
   }
 
+  // What the table shows of one method, or of both.
+  struct Listed {
+    const SelectedVsTrueQuestion::Answer& ranks;
+    const SelectedByBothQuestion::Answer* both = nullptr;
+    const std::vector<std::int32_t>* only = nullptr;  // indices into the ranks; null: all
+    const state::Place& place;
+    bool stale = false;
+  };
+
+  template <typename Answer>
+  static const std::vector<std::int32_t>* filtered(DrawContext& context, const Answer& answer) {
+    const std::string& filter = context.workspace.option(kView, "filter");
+    return filter == "misses" ? &answer.misses : filter == "wastes" ? &answer.wastes : nullptr;
+  }
   static void table_ui(DrawContext& context, const Verdicts& result) {
-    const std::string& filter = context.workspace.option("selected_vs_true", "filter");
-    const std::vector<std::int32_t>* only = filter == "misses"   ? &result->misses
-                                            : filter == "wastes" ? &result->wastes
-                                                                 : nullptr;
-    const std::vector<KeyRank>& keys = result->cell.by_true_rank;
+    table_ui(context,
+             {*result, nullptr, filtered(context, *result), result.question.place, result.stale});
+  }
+  static void table_ui(DrawContext& context, const Both& result) {
+    table_ui(context, {*result->of_a, result.answer.get(), filtered(context, *result),
+                       result.question.place, result.stale});
+  }
+
+  static void table_ui(DrawContext& context, const Listed& listed) {
+    const std::vector<KeyRank>& keys = listed.ranks.cell.by_true_rank;
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
     const float rows =
         std::max(ImGui::GetContentRegionAvail().y, widgets::em(context.figure ? 0.0F : 9.0F));
-    if (!ImGui::BeginTable("##keys", 5, kFlags, {0, rows})) return;
+    const bool both = listed.both != nullptr;
+    if (!ImGui::BeginTable(both ? "##keys of both" : "##keys", both ? 6 : 5, kFlags, {0, rows}))
+      return;
     ImGui::TableSetupScrollFreeze(0, 1);
     constexpr std::array kColumns{std::pair{"rank", 0.9F}, std::pair{"key", 0.9F},
                                   std::pair{"token", 2.0F}, std::pair{"mass", 1.4F}};
     for (const auto& [name, width] : kColumns)
       ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, width);
-    ImGui::TableSetupColumn("fate", ImGuiTableColumnFlags_WidthFixed,
-                            widgets::em(1.1F) + ImGui::CalcTextSize("neither").x);
+    for (const char* name : both ? std::vector{"A", "B"} : std::vector{"fate"})
+      ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed,
+                              widgets::em(1.1F) + ImGui::CalcTextSize("neither").x);
     ImGui::TableHeadersRow();
-    const Span span = state::watched_span(result.question.place);
+    const Span span = state::watched_span(listed.place);
     ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(only != nullptr ? only->size() : keys.size()));
+    clipper.Begin(static_cast<int>(listed.only != nullptr ? listed.only->size() : keys.size()));
     while (clipper.Step())
       for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
         const auto row = static_cast<std::size_t>(i);
-        const KeyRank& key = keys[only != nullptr ? static_cast<std::size_t>((*only)[row]) : row];
+        const KeyRank& key =
+            keys[listed.only != nullptr ? static_cast<std::size_t>((*listed.only)[row]) : row];
         ImGui::PushID(i);
-        row_ui(context, result, key, span);
+        row_ui(context, listed, key, span);
         ImGui::PopID();
       }
     ImGui::EndTable();
   }
 
-  static void row_ui(DrawContext& context, const Verdicts& result, const KeyRank& key,
+  static void row_ui(DrawContext& context, const Listed& listed, const KeyRank& key,
                      const Span& span) {
-    const state::Place& place = result.question.place;
+    const state::Place& place = listed.place;
     ImGui::TableNextRow();
     if (span && key.position >= span->begin && key.position < span->end)
       ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
@@ -276,7 +400,7 @@ class SelectedVsTruePanel final : public Panel {
     ImGui::TableNextColumn();
     if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(), place.key_begin == key.position,
                           ImGuiSelectableFlags_SpanAllColumns) &&
-        !result.stale)
+        !listed.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
     if (!context.figure && ImGui::IsItemHovered()) point_at_row(context, result, key);
     ImGui::TableNextColumn();
@@ -289,9 +413,12 @@ class SelectedVsTruePanel final : public Panel {
                             widgets::elided(label, ImGui::GetContentRegionAvail().x));
     }
     ImGui::TableNextColumn();
-    widgets::text_colored(context.palette.muted, share_text(result->share_of(key)));
+    widgets::text_colored(context.palette.muted, share_text(listed.ranks.share_of(key)));
     ImGui::TableNextColumn();
     fate_ui(context, key.verdict);
+    if (listed.both == nullptr) return;
+    ImGui::TableNextColumn();
+    fate_ui(context, listed.both->in_b(key.position));
   }
 
   static void point_at_row(DrawContext& context, const Verdicts& result, const KeyRank& key) {
@@ -320,7 +447,10 @@ class SelectedVsTruePanel final : public Panel {
   }
 
   state::LastAnswer<SelectedVsTrueQuestion> shown_;
-  ContentFit fit_;
+  state::LastAnswer<SelectedByBothQuestion> both_;
+  SteadyHead head_;
+  ImPlotRange ranks_;     // in view, of A and B alike
+  std::string ranks_of_;  // the place that they were fitted to
 };
 
 }  // namespace

@@ -50,28 +50,70 @@ Show show_now(const DrawContext& context, const std::string& view) {
 void show_ui(DrawContext& context, const std::string& view) {
   if (context.figure) return;
   const widgets::Palette& p = context.palette;
-  std::vector<Form> forms{
-      {Show::One, Slot::A}, {Show::One, Slot::B}, {Show::Both}, {Show::Difference}};
+  const Show now = show_now(context, view);
+  std::vector<Form> forms{{Show::One, Slot::A}, {Show::One, Slot::B}};
   const std::string key = widgets::key_name("method.flip");
   const std::string flips = key.empty() ? "" : "; " + key + " flips A and B";
   std::vector<widgets::Segment> segments{
       {"A", "", "Method A alone" + flips, widgets::color_of_slot(p, Slot::A)},
-      {"B", "", "Method B alone" + flips, widgets::color_of_slot(p, Slot::B)},
-      {"both", "", "A and B on one axis"},
-      {"difference", "diff", "What A and B do differently"}};
-  if (offers(view, Show::Several)) {
-    forms.push_back({Show::Several});
-    segments.push_back(
-        {"up to six", "six", "A, B, then the methods tried here and the recorded runs, up to six"});
-  }
-  const Show now = show_now(context, view);
+      {"B", "", "Method B alone" + flips, widgets::color_of_slot(p, Slot::B)}};
+  const auto add = [&](Show show, widgets::Segment segment) {
+    if (!offers(view, show)) return;
+    forms.push_back({show});
+    segments.push_back(std::move(segment));
+  };
+  add(Show::Both, {"both", "", "A and B on one axis"});
+  add(Show::Difference, {"difference", "diff", "What A and B do differently"});
+  add(Show::Several,
+      {"up to six", "six", "A, B, then the methods tried here and the recorded runs, up to six"});
+  if (now == Show::Traces || !state::other_tabs(context.workspace).empty())
+    add(Show::Traces, {"two traces", "two", "The method shown, here and in another open trace"});
   const Slot shown = context.workspace.selection().shown;
   std::size_t chosen = 0;
   for (std::size_t i = 0; i < forms.size(); ++i)
     if (forms[i].show == now && (now != Show::One || forms[i].slot == shown)) chosen = i;
   if (const auto pressed = widgets::segmented_ui(p, state::kShow, segments, chosen))
     choose(context, view, forms[*pressed]);
+  if (now == Show::Traces) other_trace_ui(context);
   beside_ui(widgets::em(1), widgets::em(14));
+}
+
+void other_trace_ui(DrawContext& context) {
+  const std::vector<const state::TraceTab*> tabs = state::other_tabs(context.workspace);
+  if (context.figure || tabs.size() < 2) return;
+  const state::TracePtr other = state::other_trace(context.workspace);
+  const std::string shown = other ? other->name : "choose";
+  const float width =
+      std::min(widgets::em(11), ImGui::CalcTextSize(shown.c_str()).x + widgets::em(3));
+  beside_ui(widgets::em(0.6F), width);
+  ImGui::SetNextItemWidth(width);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {widgets::em(0.4F), widgets::em(0.1F)});
+  const bool open = ImGui::BeginCombo("##other trace", state::readable_name(shown).c_str());
+  ImGui::PopStyleVar();
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
+    widgets::tooltip("Which of the other open traces is drawn beside this one");
+  if (!open) return;
+  for (const state::TraceTab* tab : tabs) {
+    const std::string label = fmt::format("{}##{}", state::readable_name(tab->name), tab->id);
+    if (ImGui::Selectable(label.c_str(), other && tab->path == other->path))
+      context.workspace.cursor.set_other_trace(tab->path);
+    if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(tab->path).c_str());
+  }
+  ImGui::EndCombo();
+}
+
+bool other_ready_ui(DrawContext& context, const state::OtherPlace& other) {
+  if (other) return true;
+  if (other.coming)
+    widgets::loading_ui(context.palette, other.why);
+  else
+    widgets::empty_ui(context.palette, other.why);
+  return false;
+}
+
+std::vector<widgets::Chip> trace_chip(const DrawContext& context, const state::Place& place) {
+  return {{state::readable_name(place.trace->name), context.palette.accent,
+           state::readable_name(place.trace->path)}};
 }
 
 void both_chips_ui(DrawContext& context, const state::Place& place, const state::MethodFacts& a,

@@ -13,9 +13,17 @@ namespace kvloupe::panels {
 
 // What the view's option says. A picture of two methods named shows both, unless it is asked for one.
 state::Show show_now(const DrawContext& context, const std::string& view);
-// "A | B | both | difference", and "up to six" where the view has that; nothing in an exported figure.
+// "A | B | both | difference | up to six", as far as the view has them, and "two traces" where a second one is
+// open; nothing in an exported figure.
 // What follows stands beside it where there is room.
 void show_ui(DrawContext& context, const std::string& view);
+
+// Which of several others is drawn beside this trace; nothing where there is one at most.
+void other_trace_ui(DrawContext& context);
+// Says why the other trace is not drawn; true where it is.
+bool other_ready_ui(DrawContext& context, const state::OtherPlace& other);
+// Names the trace of one of two pictures.
+std::vector<widgets::Chip> trace_chip(const DrawContext& context, const state::Place& place);
 
 // The chips of A and of B, a line each, and a word where the two are the same method.
 void both_chips_ui(DrawContext& context, const state::Place& place, const state::MethodFacts& a,

@@ -1,9 +1,7 @@
 // token_strip: the text itself, each token coloured by what happened to its key in the current
-// chunk.
-#include "app/state/questions/kept/token_strip.h"
-
+// chunk: by A, by B, by both, or in two traces.
 #include "app/panels/show_control.h"
-#include "app/panels/token_colors.h"
+#include "app/panels/token_text.h"
 #include "app/state/labels.h"
 #include "app/widgets/key_names.h"
 #include "app/widgets/meanings.h"
@@ -15,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -23,114 +20,169 @@
 namespace kvloupe::panels {
 namespace {
 
-using analysis::KeptBy;
 using analysis::KeyState;
 using state::KvMapQuestion;
 using state::Place;
 using state::SelectedVsTrueQuestion;
 using state::Show;
+using state::Side;
 using state::Slot;
 using state::TextSearchQuestion;
-using state::TokenLook;
 using widgets::legend_of;
 using widgets::Meaning;
 using Map = state::Result<KvMapQuestion>;
 
 constexpr const char* kView = "token_strip";
 
-// Where each token stands when the text is wrapped to a width. A frame lays out so many tokens at
-// most: a long text takes several.
-class TextLayout {
- public:
-  std::string key;                       // trace, width and font
-  std::vector<float> x;                  // left edge, [T]
-  std::vector<float> width;              // [T]
-  std::vector<std::int32_t> line_begin;  // first token of each line
-  std::vector<std::int32_t> line;        // [T]
-
-  void begin(const std::string& new_key) {
-    *this = {};
-    key = new_key;
-    line_begin.push_back(0);
-  }
-  // True when all tokens stand.
-  bool advance(const state::OpenTrace& trace, float room, std::size_t most_tokens) {
-    const std::vector<std::string>& raw = trace.session->token_texts();
-    const std::size_t last = trace.text.size();
-    const std::size_t end = last - x.size() > most_tokens ? x.size() + most_tokens : last;
-    for (std::size_t t = x.size(); t < end; ++t) {
-      const float w = std::max(2.0F, ImGui::CalcTextSize(trace.text[t].c_str()).x);
-      if (at_ > 0 && at_ + w > room) new_line(t);
-      x.push_back(at_);
-      width.push_back(w);
-      line.push_back(static_cast<std::int32_t>(line_begin.size()) - 1);
-      at_ += w;
-      if (raw[t].find('\n') != std::string::npos && t + 1 < last) new_line(t + 1);
-    }
-    return end == last;
-  }
-  std::int32_t num_lines() const { return static_cast<std::int32_t>(line_begin.size()); }
-  // The tokens of the lines first to last, half-open.
-  std::pair<std::int32_t, std::int32_t> tokens_of(std::int32_t first, std::int32_t last) const {
-    const auto end = last < num_lines() ? line_begin[static_cast<std::size_t>(last)]
-                                        : static_cast<std::int32_t>(x.size());
-    return {line_begin[static_cast<std::size_t>(first)], end};
-  }
-
- private:
-  void new_line(std::size_t token) {
-    line_begin.push_back(static_cast<std::int32_t>(token));
-    at_ = 0;
-  }
-  float at_ = 0;
-};
-
 class TokenStripPanel final : public Panel {
  public:
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
     const Show show = show_now(context, kView);
-    const std::vector<Slot> slots = show == Show::One
-                                        ? std::vector{context.workspace.selection().shown}
-                                        : std::vector{Slot::A, Slot::B};
-    std::vector<Map> maps;
-    std::vector<Strip> strips;
-    for (const Slot slot : slots) {
-      const auto i = static_cast<std::size_t>(slot);
-      const KvMapQuestion question{context.workspace.place(), context.workspace.method(slot)};
-      maps.push_back(maps_[i].ask(context.workspace, question));
-      strips.push_back(
-          strip_of(context.workspace.place(), maps.back(),
-                   verdicts_[i].ask(context.workspace,
-                                    SelectedVsTrueQuestion{question.place, question.method})));
-    }
-    head_.begin();
-    heads_ui(context, maps);
-    for (const Map& map : maps)
-      if (map.state == state::ResultState::Error) {
-        failure_ui(context, map.error);
-        return;
-      }
-    if (std::any_of(maps.begin(), maps.end(), [](const Map& map) { return map.stale; }))
-      widgets::stale_ui(context.palette);
-    if (!context.figure) search_ui(context);
-    legend(context, strips, show);
-    ImGui::Dummy({0, widgets::grid(0.5F)});
-    head_.end(fmt::format("{}|{}|{}", maps.front().question.place.cell_key(),
-                          context.workspace.method(Slot::A).key(),
-                          context.workspace.method(Slot::B).key()));
-    text_window_ui(context, strips, show == Show::Difference);
+    show == Show::Traces ? traces_ui(context) : one_ui(context, show);
   }
   void start_search() override { start_search_ = true; }
 
  private:
-  // The text of the place, and what is known of its keys: all of one cell and one method.
-  struct Strip {
-    Place place;
-    const KvMapQuestion::Answer* map = nullptr;
-    const SelectedVsTrueQuestion::Answer* verdicts = nullptr;
-    bool stale = false;  // the answers are of an older place or method
-  };
+  void one_ui(DrawContext& context, Show show) {
+    const state::Workspace& workspace = context.workspace;
+    const std::vector<Slot> slots = show == Show::One ? std::vector{workspace.selection().shown}
+                                                      : std::vector{Slot::A, Slot::B};
+    std::vector<Map> maps;
+    std::vector<Strip> strips;
+    for (const Slot slot : slots)
+      ask(context, static_cast<std::size_t>(slot), workspace.place(), workspace.method(slot), maps,
+          strips);
+    head_.begin();
+    heads_ui(context, maps);
+    if (!known_ui(context, maps)) return;
+    if (!context.figure) search_ui(context);
+    legend(context, strips, show);
+    ImGui::Dummy({0, widgets::grid(0.5F)});
+    head_.end(fmt::format("{}|{}|{}", maps.front().question.place.cell_key(),
+                          workspace.method(Slot::A).key(), workspace.method(Slot::B).key()));
+    const float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(4));
+    const Place here = workspace.place();
+    const TokenText::Mouse mouse =
+        texts_[0].draw(context, {"text", {0, height}, here, strips, show == Show::Difference});
+    state::Cursor& cursor = context.workspace.cursor;
+    if (mouse.begin >= 0) cursor.set_keys(mouse.begin, mouse.end);
+    if (mouse.go) cursor.set_chunk(here.info().chunk_of_token(mouse.over));
+  }
+
+  // The texts of this trace and of the other, beside each other: scrolled together, and the token under the
+  // mouse marked in both, by the tokens that are the same.
+  void traces_ui(DrawContext& context) {
+    state::Workspace& workspace = context.workspace;
+    const Slot slot = workspace.selection().shown;
+    const state::OtherPlace other =
+        state::other_place(workspace, workspace.method(slot), state::Alike::Heads);
+    const Place here = workspace.place();
+    std::vector<Map> maps;
+    std::vector<Strip> strips;
+    ask(context, 0, here, workspace.method(slot), maps, strips);
+    if (other) ask(context, 1, other.place, other.method, maps, strips);
+    widgets::figure_head_ui(context.palette, context.figure, "Token strip of two traces", "",
+                            place_caption(here), {});
+    show_ui(context, kView);
+    if (!context.figure) search_ui(context);
+    legend(context, strips, Show::Traces);
+    if (!other_ready_ui(context, other)) return;
+    if (!other.note.empty()) widgets::text_wrapped(context.palette.muted, other.note);
+    if (!known_ui(context, maps)) return;
+    const state::AlignedTraces& aligned = *other.aligned;
+    scroll_together(aligned);
+    const std::int32_t over = over_[0] >= 0 || over_[1] < 0 ? -1 : partner(aligned, 1, over_[1]);
+    const std::array<std::int32_t, 2> pointed{over,
+                                              over_[0] >= 0 ? partner(aligned, 0, over_[0]) : -1};
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = widgets::em(1);
+    const bool beside = room.x > widgets::em(36);
+    const ImVec2 part(beside ? (room.x - gap) / 2 : room.x,
+                      beside ? room.y : std::max((room.y - gap) / 2, widgets::em(7)));
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (i > 0 && beside) ImGui::SameLine(0, gap);
+      ImGui::BeginChild(i == 0 ? "here" : "there", part, ImGuiChildFlags_None,
+                        ImGuiWindowFlags_NoScrollbar);
+      const Place& place = i == 0 ? here : other.place;
+      heading_ui(context, state::readable_name(place.trace->name),
+                 fmt::format("{}, {}", chunk_name(place.info(), place.chunk),
+                             maps[i].question.method.id()));
+      const auto alone = [&](std::int32_t token) { return partner(aligned, i, token) < 0; };
+      const TokenText::Mouse mouse = texts_[i].draw(context, {"text",
+                                                              {0, ImGui::GetContentRegionAvail().y},
+                                                              place,
+                                                              {strips[i]},
+                                                              false,
+                                                              pointed[i],
+                                                              alone});
+      over_[i] = mouse.over;
+      choose(context, aligned, i, mouse);
+      ImGui::EndChild();
+    }
+  }
+
+  void choose(DrawContext& context, const state::AlignedTraces& aligned, std::size_t index,
+              const TokenText::Mouse& mouse) {
+    state::Cursor& cursor = context.workspace.cursor;
+    std::int32_t begin = mouse.begin, end = mouse.end, over = mouse.over;
+    if (index == 1) {
+      begin = end = -1;
+      for (std::int32_t token = mouse.begin; token >= 0 && token < mouse.end; ++token) {
+        const std::int32_t here = partner(aligned, 1, token);
+        if (here < 0) continue;
+        if (begin < 0) begin = here;
+        end = here + 1;
+      }
+      over = over >= 0 ? partner(aligned, 1, over) : -1;
+    }
+    if (begin >= 0) cursor.set_keys(begin, end);
+    if (mouse.go && over >= 0) cursor.set_chunk(cursor.place().info().chunk_of_token(over));
+  }
+
+  // In the other trace, of a token of the one with this index.
+  static std::int32_t partner(const state::AlignedTraces& aligned, std::size_t index,
+                              std::int32_t token) {
+    return index == 0 ? aligned.keys().in_b(token) : aligned.keys().in_a(token);
+  }
+
+  // The text that was scrolled leads; the other needs a frame or two to come after.
+  void scroll_together(const state::AlignedTraces& aligned) {
+    constexpr int kFrames = 3;
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (following_[i] > 0) {
+        --following_[i];
+        top_[i] = texts_[i].top();
+      }
+      if (texts_[i].top() == top_[i]) continue;
+      top_[i] = texts_[i].top();
+      const double at =
+          i == 0 ? aligned.in_b(top_[i], Side::Begin) : aligned.in_a(top_[i], Side::Begin);
+      texts_[1 - i].bring_to_top(static_cast<std::int32_t>(at));
+      following_[1 - i] = kFrames;
+      return;
+    }
+  }
+
+  void ask(DrawContext& context, std::size_t index, const Place& place,
+           const state::MethodChoice& method, std::vector<Map>& maps, std::vector<Strip>& strips) {
+    maps.push_back(maps_[index].ask(context.workspace, KvMapQuestion{place, method}));
+    strips.push_back(
+        strip_of(place, maps.back(),
+                 verdicts_[index].ask(context.workspace, SelectedVsTrueQuestion{place, method})));
+  }
+
+  // False where something failed, which is told.
+  static bool known_ui(DrawContext& context, const std::vector<Map>& maps) {
+    for (const Map& map : maps)
+      if (map.state == state::ResultState::Error) {
+        failure_ui(context, map.error);
+        return false;
+      }
+    if (std::any_of(maps.begin(), maps.end(), [](const Map& map) { return map.stale; }))
+      widgets::stale_ui(context.palette);
+    return true;
+  }
 
   static Strip strip_of(const Place& place, const Map& map,
                         const state::Result<SelectedVsTrueQuestion>& verdicts) {
@@ -224,6 +276,8 @@ class TokenStripPanel final : public Panel {
     else
       add_states(p, strips, items);
     if (show == Show::Both) items.push_back({"upper half A, lower half B", p.line});
+    if (show == Show::Traces)
+      items.push_back({"in one prompt alone", p.warning, widgets::LegendItem::Shape::Line});
     items.push_back(legend_of(p, Meaning::Current));
     items.push_back(legend_of(p, Meaning::Watched, "span of the trace"));
     widgets::legend_ui(p, items);
@@ -245,231 +299,17 @@ class TokenStripPanel final : public Panel {
     add({KeyState::Evicted}, Meaning::Evicted);
   }
 
-  using Colors = TokenColors;
-
-  // What one token is drawn in: of A and B together its upper and its lower half.
-  struct Look {
-    Colors upper, lower;
-  };
-  static Look look_of(const widgets::Palette& p, const std::vector<Strip>& strips, bool difference,
-                      std::int32_t token) {
-    const auto of_one = [&](const Strip& strip) {
-      const TokenLook look = state::look_of(strip.map, strip.verdicts, strip.place, token);
-      Colors colors = colors_of(p, look);
-      // Half a text of evicted tokens must not drown what the other method kept of it.
-      if (strips.size() > 1 && look == TokenLook::Evicted)
-        colors.back = widgets::mix(p.panel, p.evicted, 0.4);
-      return colors;
-    };
-    if (difference) {
-      const Colors colors = colors_of_difference(p, strips, token).value_or(of_one(strips[0]));
-      return {colors, colors};
-    }
-    return {of_one(strips.front()), of_one(strips.back())};
-  }
-
-  // Of a token that both could keep, where both are known.
-  static std::optional<Colors> colors_of_difference(const widgets::Palette& p,
-                                                    const std::vector<Strip>& strips,
-                                                    std::int32_t token) {
-    const auto chunk = static_cast<std::size_t>(strips[0].place.chunk);
-    for (const Strip& strip : strips)
-      if (strip.map == nullptr || chunk >= strip.map->map.chunks.size()) return std::nullopt;
-    const KeptBy who =
-        analysis::kept_by(strips[0].map->map.at(chunk, token), strips[1].map->map.at(chunk, token));
-    if (who == KeptBy::NoCandidate) return std::nullopt;
-    if (who == KeptBy::Neither) return Colors{0, p.muted};
-    return Colors{
-        widgets::mix(p.panel, widgets::color_of(p, who), who == KeptBy::Both ? 0.7 : 0.42), p.text};
-  }
-
-  // Lays the text out for the room; false while nothing of this trace stands.
-  bool lay_out(DrawContext& context, const state::OpenTrace& trace) {
-    constexpr std::size_t kTokensPerFrame = 20'000;
-    const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.6F);
-    const std::string wanted = fmt::format("{}|{}|{}", trace.key(), room, ImGui::GetFontSize());
-    if (layout_.key == wanted) return true;
-    if (next_layout_.key != wanted) next_layout_.begin(wanted);
-    const std::size_t most =
-        context.figure ? std::numeric_limits<std::size_t>::max() : kTokensPerFrame;
-    if (next_layout_.advance(trace, room, most)) {
-      layout_ = std::move(next_layout_);
-      next_layout_ = {};
-    }
-    return layout_.key.starts_with(trace.key() + "|");
-  }
-
-  // A figure ends with a whole line and has nothing to scroll with. The window's bar is always there: one
-  // that came later would wrap the text anew, and lose where it was scrolled to.
-  void text_window_ui(DrawContext& context, const std::vector<Strip>& strips, bool difference) {
-    const widgets::FontScope mono(widgets::Type::Number);
-    const float line_height = ImGui::GetTextLineHeight() * 1.42F;
-    float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(4));
-    if (context.figure) height = std::max(1.0F, std::floor(height / line_height)) * line_height;
-    ImGui::BeginChild("text", {0, height}, ImGuiChildFlags_None,
-                      context.figure ? ImGuiWindowFlags_NoScrollbar
-                                     : ImGuiWindowFlags_AlwaysVerticalScrollbar);
-    text_ui(context, strips, difference, line_height);
-    ImGui::EndChild();
-  }
-
-  void text_ui(DrawContext& context, const std::vector<Strip>& strips, bool difference,
-               float line_height) {
-    const Place& here = context.workspace.place();
-    if (!lay_out(context, *here.trace)) {
-      widgets::text_colored(context.palette.muted, "Laying out the text\u2026");
-      return;
-    }
-    follow(context, here, line_height);
-    const ImVec2 origin = ImGui::GetCursorScreenPos();
-    const std::int32_t num_lines = layout_.num_lines();
-    const auto first =
-        std::clamp(static_cast<std::int32_t>(ImGui::GetScrollY() / line_height), 0, num_lines - 1);
-    const auto last = std::min(
-        num_lines, first + static_cast<std::int32_t>(ImGui::GetWindowHeight() / line_height) + 2);
-    const auto [from, to] = layout_.tokens_of(first, last);
-    top_token_ = from;
-    for (std::int32_t t = from; t < to; ++t)
-      token_ui(context, here, t, look_of(context.palette, strips, difference, t), origin,
-               line_height);
-    underline_ui(context, here, origin, line_height, from, to);
-    ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
-    if (!context.figure && ImGui::IsWindowHovered())
-      point_at(context, strips, origin, line_height, from, to);
-  }
-
-  void token_ui(DrawContext& context, const Place& here, std::int32_t token, const Look& look,
-                ImVec2 origin, float line_height) const {
-    const auto i = static_cast<std::size_t>(token);
-    const ImVec2 at(origin.x + layout_.x[i],
-                    origin.y + line_height * static_cast<float>(layout_.line[i]));
-    const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    if (look.upper.back == look.lower.back) {
-      if (look.upper.back != 0)
-        widgets::key_rect(draw, context.palette, at, {end.x - 0.5F, end.y}, look.upper.back, 2);
-    } else {
-      const float middle = std::floor((at.y + end.y) / 2);
-      draw->AddRectFilled(at, {end.x - 0.5F, middle}, look.upper.back, 2,
-                          ImDrawFlags_RoundCornersTop);
-      draw->AddRectFilled({at.x, middle}, {end.x - 0.5F, end.y}, look.lower.back, 2,
-                          ImDrawFlags_RoundCornersBottom);
-    }
-    if (here.has_keys() && token >= here.key_begin && token < here.key_end)
-      draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
-    const ImU32 ink = look.lower.ink == context.palette.text ? look.lower.ink : look.upper.ink;
-    draw->AddText({at.x, at.y + line_height * 0.1F}, ink, here.trace->text[i].c_str());
-  }
-
-  void underline_ui(DrawContext& context, const Place& here, ImVec2 origin, float line_height,
-                    std::int32_t from, std::int32_t to) const {
-    for (const trace::TokenSpan& span : here.info().spans) {
-      if (span.name.rfind("role", 0) == 0) continue;
-      const bool needle = span.name.rfind("needle", 0) == 0;
-      for (std::int32_t t = std::max(from, span.begin); t < std::min(to, span.end); ++t) {
-        const auto i = static_cast<std::size_t>(t);
-        const float y = origin.y + line_height * static_cast<float>(layout_.line[i] + 1) - 2;
-        const float x = origin.x + layout_.x[i];
-        ImGui::GetWindowDrawList()->AddLine({x, y}, {x + layout_.width[i], y},
-                                            needle ? context.palette.text : context.palette.muted,
-                                            widgets::em(needle ? 0.16F : 0.1F));
-      }
-    }
-  }
-
-  // Scrolls to keys or to a chunk that were chosen elsewhere. A text begins at the watched span,
-  // where the chunk sees it; wrapped anew it stays where it was.
-  void follow(DrawContext& context, const Place& here, float line_height) {
-    const bool new_text = followed_.trace != here.trace;
-    const bool new_keys = here.has_keys() && (here.key_begin != followed_.key_begin ||
-                                              here.key_end != followed_.key_end);
-    const trace::ChunkInfo& chunk = here.chunk_info();
-    const auto span = state::watched_span(here);
-    if ((new_text || new_keys) && span && (here.has_keys() || span->begin < chunk.end()))
-      scroll_to(span->begin, line_height, 0.35F);
-    else if (new_text || here.chunk != followed_.chunk)
-      scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
-    else if (followed_layout_ != layout_.key)
-      scroll_to(top_token_, line_height, 0);
-    followed_ = here;
-    followed_layout_ = layout_.key;
-  }
-
-  // The token's line comes to this share of the height, unless it is in view.
-  void scroll_to(std::int32_t token, float line_height, float share) const {
-    if (token < 0 || token >= static_cast<std::int32_t>(layout_.line.size())) return;
-    const float height = ImGui::GetWindowHeight();
-    const float y = line_height * static_cast<float>(layout_.line[static_cast<std::size_t>(token)]);
-    if (y >= ImGui::GetScrollY() && y + line_height < ImGui::GetScrollY() + height) return;
-    ImGui::SetScrollY(std::max(0.0F, std::floor((y - height * share) / line_height) * line_height));
-  }
-
-  void point_at(DrawContext& context, const std::vector<Strip>& strips, ImVec2 origin,
-                float line_height, std::int32_t from, std::int32_t to) {
-    const ImVec2 mouse = ImGui::GetMousePos();
-    const auto line = static_cast<std::int32_t>((mouse.y - origin.y) / line_height);
-    for (std::int32_t t = from; t < to; ++t) {
-      const auto i = static_cast<std::size_t>(t);
-      if (layout_.line[i] != line || mouse.x < origin.x + layout_.x[i] ||
-          mouse.x >= origin.x + layout_.x[i] + layout_.width[i])
-        continue;
-      if (!strips.front().stale) select(context, t);
-      context.workspace.pointer.at(strips.front().place, t);
-      widgets::tooltip(
-          {{words_of(strips, t)},
-           {"click or drag: follow these keys; double click: go to the chunk", 0, true}});
-      return;
-    }
-    if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) drag_from_ = -1;
-  }
-
-  void select(DrawContext& context, std::int32_t token) {
-    state::Cursor& cursor = context.workspace.cursor;
-    if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) drag_from_ = token;
-    if (ImGui::IsMouseDown(ImGuiMouseButton_Left) && drag_from_ >= 0)
-      cursor.set_keys(std::min(drag_from_, token), std::max(drag_from_, token) + 1);
-    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))
-      cursor.set_chunk(cursor.place().info().chunk_of_token(token));
-  }
-
-  static std::string words_of(const std::vector<Strip>& strips, std::int32_t token) {
-    const Strip& first = strips.front();
-    const trace::TraceInfo& info = first.place.info();
-    std::string text = fmt::format("token {}\n{}", token_line(first.place, token),
-                                   chunk_name(info, info.chunk_of_token(token)));
-    if (first.verdicts != nullptr && token < first.place.chunk_info().begin)
-      text += fmt::format("\n{} of the attention of this {} to the keys before it",
-                          share_text(first.verdicts->share_at(token)),
-                          step_word(first.place.chunk_info().phase));
-    for (std::size_t s = 0; s < strips.size(); ++s)
-      text += fate_of(strips[s], token, strips.size() == 1 ? "" : letter_of_method(s) + ": ");
-    return text;
-  }
-
-  static std::string fate_of(const Strip& strip, std::int32_t token, const std::string& who) {
-    const auto i = static_cast<std::size_t>(token);
-    std::string text;
-    if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
-        token < strip.place.chunk_info().begin)
-      text += fmt::format("\n{}{}", who, state::label_of(strip.verdicts->cell.verdict[i]));
-    if (strip.map != nullptr)
-      if (const auto death = strip.map->map.death_of(token))
-        text += fmt::format("\n{}evicted after {}", who, chunk_name(strip.place.info(), *death));
-    return text;
-  }
-
-  std::array<state::LastAnswer<KvMapQuestion>, 2> maps_;  // of A and B
+  std::array<state::LastAnswer<KvMapQuestion>, 2> maps_;  // of A and B, or of two traces
   std::array<state::LastAnswer<SelectedVsTrueQuestion>, 2> verdicts_;
+  std::array<TokenText, 2> texts_;            // of this trace and of the other
+  std::array<std::int32_t, 2> over_{-1, -1};  // the token under the mouse in each
+  std::array<std::int32_t, 2> top_{0, 0};     // the first in view of each, as far as both agree
+  std::array<int, 2> following_{0, 0};        // frames in which it comes after the other
   SteadyHead head_;
-  TextLayout layout_, next_layout_;
-  Place followed_;               // scrolled for
-  std::string followed_layout_;  // the same
-  std::int32_t top_token_ = 0;   // first in view
   std::string search_, search_key_;
   bool start_search_ = false;
   int jump_ = 0;  // to the next (1) or the previous (-1) match, when they are known
   int match_ = -1;
-  std::int32_t drag_from_ = -1;
 };
 
 }  // namespace

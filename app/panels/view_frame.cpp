@@ -246,7 +246,8 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   const widgets::Palette& p = context.palette;
   const bool recorded = facts.choice.recorded();
   // What the card in the bar says is said once; a figure has no bar.
-  const bool on_card = !context.figure && facts.choice == context.workspace.method(slot);
+  const bool on_card = !context.figure && facts.choice == context.workspace.method(slot) &&
+                       place.trace == context.workspace.place().trace;
   const bool named = !state::own_name(context.workspace, facts.choice).empty();
   const std::string name = fmt::format("{}: {}", state::letter_of(slot),
                                        named ? state::label_of(context.workspace, facts.choice)

@@ -126,6 +126,10 @@ void Cursor::set_option(const std::string& name, const std::string& value) {
   });
 }
 
+void Cursor::set_other_trace(const std::string& path) {
+  change("other trace", [&](Selection& s) { s.other_trace = path; });
+}
+
 void Cursor::set_numbers(const NumberScope& scope) {
   change("numbers", [&](Selection& s) { s.numbers = scope; });
 }

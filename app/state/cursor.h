@@ -53,6 +53,7 @@ class Cursor {
   void show(Slot slot);
   // An option of a view, "layer_head_overview.metric"; empty: its default.
   void set_option(const std::string& name, const std::string& value);
+  void set_other_trace(const std::string& path);  // of an open tab; drawn beside this one
   void set_numbers(const NumberScope& scope);
   void set_perspective(const std::string& id);  // perspectives.h
   void set_picture(const PictureForm& form);    // of what is exported

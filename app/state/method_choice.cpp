@@ -30,6 +30,13 @@ MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace) {
   return replay::choice_of_run(run, trace.shape());
 }
 
+MethodChoice choice_in(const MethodChoice& choice, const OpenTrace& trace) {
+  if (choice.known()) return choice_of_spec(*choice.spec, trace);
+  for (const trace::RunInfo& run : trace.info().runs)
+    if (run.method == choice.text) return choice_of_run(run, trace);
+  return {};
+}
+
 std::string default_spec(std::int32_t num_tokens) {
   return fmt::format("quoka:budget_tokens={}", selection::default_budget(num_tokens));
 }

@@ -21,6 +21,9 @@ MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& 
 // Error{Usage}, and Error{Input} for a number that the trace has not.
 MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace);
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);
+// The same method on another trace: its run there, or selected anew; empty for one that is known by a run
+// alone, where that trace has none of its name.
+MethodChoice choice_in(const MethodChoice& choice, const OpenTrace& trace);
 // What is shown where nothing was recorded: quoka, with the default budget.
 std::string default_spec(std::int32_t num_tokens);
 

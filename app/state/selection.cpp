@@ -14,19 +14,6 @@
 namespace kvloupe::state {
 namespace {
 
-const trace::RunInfo* run_named(const std::string& method, const trace::TraceInfo& info) {
-  for (const trace::RunInfo& run : info.runs)
-    if (run.method == method) return &run;
-  return nullptr;
-}
-
-// Empty where the method is known by its run alone, and this trace has none of that name.
-MethodChoice carried_over(const MethodChoice& choice, const OpenTrace& trace) {
-  if (choice.known()) return choice_of_spec(*choice.spec, trace);
-  const trace::RunInfo* run = run_named(choice.text, trace.info());
-  return run != nullptr ? choice_of_run(*run, trace) : MethodChoice{};
-}
-
 // A run that the other slot does not show; where there is none, what may be selected anew.
 MethodChoice first_choice(Slot slot, const MethodChoice& other, const OpenTrace& trace) {
   for (const trace::RunInfo& run : trace.info().runs)
@@ -157,7 +144,7 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   }
   for (const Slot slot : kSlots) {
     MethodChoice& choice = selection.choice(slot);
-    choice = carried_over(choice, *trace);
+    choice = choice_in(choice, *trace);
     // A trace opens with its own runs: what was tried on another one is none of them.
     if (!same_file && !choice.recorded() && !info.runs.empty()) choice = {};
   }
@@ -169,7 +156,7 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   } catch (const Error&) {
     selection.numbers = {};
   }
-  for (MethodChoice& choice : selection.more) choice = carried_over(choice, *trace);
+  for (MethodChoice& choice : selection.more) choice = choice_in(choice, *trace);
   std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
   clamp(place);
   return selection;

@@ -12,7 +12,7 @@
 namespace kvloupe::state {
 namespace {
 
-constexpr std::array kAll{Show::One, Show::Both, Show::Difference, Show::Several};
+constexpr std::array kAll{Show::One, Show::Both, Show::Difference, Show::Traces, Show::Several};
 
 const ViewOption* option_of(const ViewInfo& view) {
   for (const ViewOption& option : view.options)
@@ -41,21 +41,25 @@ const char* name_of(Show show) {
       return "both";
     case Show::Difference:
       return "difference";
+    case Show::Traces:
+      return "traces";
     case Show::Several:
       return "several";
   }
   return "";
 }
 
-ViewOption show_option(const std::string& difference, bool several) {
-  ViewOption option{
-      kShow,
-      {name_of(Show::One), name_of(Show::Both), name_of(Show::Difference)},
-      "the method that --shown names, or A and B together, or their difference: " + difference};
-  if (several) {
-    option.choices.emplace_back(name_of(Show::Several));
-    option.meaning +=
-        "; several: A, B and the further methods named, else the recorded runs, up to six";
+ViewOption show_option(const std::vector<Show>& forms, const std::string& difference) {
+  ViewOption option{kShow, {}, "the method that --shown names, or A and B together"};
+  for (const Show form : forms) {
+    option.choices.emplace_back(name_of(form));
+    if (form == Show::Difference) option.meaning += ", or their difference: " + difference;
+    if (form == Show::Traces)
+      option.meaning +=
+          "; traces: the method shown here and in another open trace (export: --other-trace)";
+    if (form == Show::Several)
+      option.meaning +=
+          "; several: A, B and the further methods named, else the recorded runs, up to six";
   }
   option.meaning += "; a picture of two methods named shows both unless it is asked for one";
   return option;
@@ -73,10 +77,10 @@ Show show_of(const Workspace& workspace, const std::string& view) {
 
 Show show_of(const std::map<std::string, std::string>& options, const ViewInfo& view) {
   const ViewOption* option = option_of(view);
+  if (option == nullptr) return Show::One;
   const auto chosen = options.find(view.id + "." + kShow);
-  if (option == nullptr || chosen == options.end()) return Show::One;
-  const std::string* choice = option->choice(chosen->second);
-  return choice == nullptr ? Show::One : show_named(*choice);
+  const std::string* choice = chosen == options.end() ? nullptr : option->choice(chosen->second);
+  return show_named(choice == nullptr ? option->choices.front() : *choice);
 }
 
 std::vector<MethodChoice> several_methods(const Workspace& workspace) {
@@ -101,44 +105,57 @@ std::vector<MethodChoice> methods_beside(const Workspace& workspace, const std::
   return methods;
 }
 
-std::vector<MethodChoice> methods_drawn(const Workspace& workspace, const std::string& view) {
+AllDrawn all_drawn(Workspace& workspace, const std::string& view, Alike alike) {
+  AllDrawn drawn;
+  const Place& here = workspace.place();
   const Show show = show_of(workspace, view);
-  if (show == Show::One) return {workspace.method()};
-  if (show == Show::Several) return several_methods(workspace);
-  return {workspace.method(Slot::A), workspace.method(Slot::B)};
+  std::vector<MethodChoice> methods{workspace.method()};
+  if (show == Show::Several) methods = several_methods(workspace);
+  if (show == Show::Both || show == Show::Difference)
+    methods = {workspace.method(Slot::A), workspace.method(Slot::B)};
+  for (MethodChoice& method : methods)
+    drawn.pictures.push_back({here, std::move(method), workspace.selection().numbers});
+  if (show != Show::Traces || here.empty()) return drawn;
+  drawn.other = other_place(workspace, workspace.method(), alike);
+  if (drawn.other)
+    drawn.pictures.push_back({drawn.other.place, drawn.other.method, drawn.other.numbers});
+  return drawn;
 }
 
-Table table_of(const std::vector<MethodChoice>& methods,
-               const std::function<Table(const MethodChoice&)>& of_one) {
-  if (methods.size() == 1) return of_one(methods.front());
+Table table_of(const AllDrawn& drawn, const std::function<Table(const Drawn&)>& of_one) {
+  if (drawn.pictures.size() == 1) return of_one(drawn.pictures.front());
   Table all;
-  for (const MethodChoice& method : methods) {
-    Table table = of_one(method);
+  for (const Drawn& picture : drawn.pictures) {
+    Table table = of_one(picture);
     if (table.columns.empty()) return {};
     if (all.columns.empty()) {
       all.columns = std::move(table.columns);
-      all.columns.insert(all.columns.begin(), "method");
+      all.columns.insert(all.columns.begin(), drawn.other ? "trace" : "method");
     }
     for (auto& row : table.rows) {
-      row.insert(row.begin(), MethodText{method.text});
+      row.insert(row.begin(), drawn.other ? Cell(picture.place.trace->name)
+                                          : Cell(MethodText{picture.method.text}));
       all.rows.push_back(std::move(row));
     }
   }
   return all;
 }
 
-Array array_of(const std::vector<MethodChoice>& methods,
-               const std::function<Array(const MethodChoice&)>& of_one) {
-  if (methods.size() == 1) return of_one(methods.front());
+Array array_of(const AllDrawn& drawn, const std::function<Array(const Drawn&)>& of_one) {
+  if (drawn.pictures.size() == 1) return of_one(drawn.pictures.front());
   Array all;
-  for (const MethodChoice& method : methods) {
-    Array array = of_one(method);
-    array.shape.insert(array.shape.begin(), static_cast<std::int64_t>(methods.size()));
+  for (const Drawn& picture : drawn.pictures) {
+    Array array = of_one(picture);
+    array.shape.insert(array.shape.begin(), static_cast<std::int64_t>(drawn.pictures.size()));
     if (!all.shape.empty() && all.shape != array.shape)
-      throw input_error(
-          "these methods have no array in common",
-          fmt::format("{} and {} have rows of other heads", methods.front().text, method.text),
-          "write a table by --csv, or one method alone");
+      throw drawn.other
+          ? input_error("these traces have no array in common",
+                        "they have other numbers of chunks or tokens, or rows of other heads",
+                        "write a table by --csv, or one trace alone")
+          : input_error("these methods have no array in common",
+                        fmt::format("{} and {} have rows of other heads",
+                                    drawn.pictures.front().method.text, picture.method.text),
+                        "write a table by --csv, or one method alone");
     all.dtype = array.dtype;
     all.shape = std::move(array.shape);
     all.bytes += array.bytes;

@@ -40,20 +40,37 @@ void Traces::open(const std::string& path, std::optional<ViewState> what, Unknow
   for (const auto& tab : tabs_)
     if (tab->path == absolute) {
       active_ = tab->id;
-      if (what && tab->state == ResultState::Ready) show_wanted(*tab, *what, unknown);
+      if (!what || tab->state != ResultState::Ready) return;
+      show_wanted(*tab, *what, unknown);
+      if (!what->other_trace.empty()) open_beside(what->other_trace);
       return;
     }
   // The place is kept when a second trace is opened, where it exists there too.
   std::optional<Selection> like;
   if (const TraceTab* previous = ready()) like = previous->selection;
-  tabs_.push_back(std::make_unique<TraceTab>());
-  TraceTab& tab = *tabs_.back();
-  tab.id = active_ = next_id_++;
-  tab.path = absolute;
-  tab.name = printable(std::filesystem::path(absolute).filename().string());
+  TraceTab& tab = add_tab(absolute);
+  active_ = tab.id;
   if (what) tab.opened_at = *what;
   tab.opened_at.trace = absolute;
   load(tab, {like, what, unknown, false});
+}
+
+TraceTab& Traces::add_tab(const std::string& absolute) {
+  tabs_.push_back(std::make_unique<TraceTab>());
+  TraceTab& tab = *tabs_.back();
+  tab.id = next_id_++;
+  tab.path = absolute;
+  tab.name = printable(std::filesystem::path(absolute).filename().string());
+  tab.opened_at.trace = absolute;
+  return tab;
+}
+
+void Traces::open_beside(const std::string& path) {
+  std::error_code ignored;
+  const std::string absolute = std::filesystem::absolute(path, ignored).string();
+  for (const auto& tab : tabs_)
+    if (tab->path == absolute) return;
+  load(add_tab(absolute), {});
 }
 
 void Traces::load(TraceTab& tab, const Wanted& wanted) {
@@ -81,7 +98,10 @@ void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) 
     tab.recorded.push_back(choice_of_run(run, *trace));
   tab.selection = initial_selection(trace, like ? &*like : nullptr);
   if (wanted.has_grown && like) keep_place(tab, *like);
-  if (wanted.what) show_wanted(tab, *wanted.what, wanted.unknown);
+  if (wanted.what) {
+    show_wanted(tab, *wanted.what, wanted.unknown);
+    if (!wanted.what->other_trace.empty()) open_beside(wanted.what->other_trace);
+  }
   if (!wanted.has_grown)
     for (const std::string& warning : trace->info().warnings) say(warning, false);
   if (on_opened) on_opened(tab, !like && !wanted.what);
@@ -105,7 +125,13 @@ void Traces::failed(TraceTab& tab, const Error& error) {
   if (on_message) remove(tab);  // who hears of it needs no tab to say so
 }
 
+void Traces::rename_other(const std::string& from, const std::string& to) {
+  for (const auto& tab : tabs_)
+    if (tab->selection.other_trace == from) tab->selection.other_trace = to;
+}
+
 void Traces::remove(const TraceTab& tab) {
+  rename_other(tab.path, "");  // what is closed is drawn beside nothing
   const auto found = std::find_if(tabs_.begin(), tabs_.end(),
                                   [&](const auto& entry) { return entry.get() == &tab; });
   const bool was_active = tab.id == active_;
@@ -139,6 +165,7 @@ bool Traces::grown(const std::string& path, const std::string& path_now) {
   if (found == tabs_.end()) return false;
   TraceTab& tab = **found;
   tab.path = std::filesystem::absolute(path_now, ignored).string();
+  rename_other(absolute, tab.path);
   tab.name = printable(std::filesystem::path(tab.path).filename().string());
   tab.opened_at.trace = tab.path;
   Wanted wanted;

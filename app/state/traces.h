@@ -45,6 +45,8 @@ class Traces {
   // whatever trace it names. A file that cannot be opened is told once and leaves no tab.
   void open(const std::string& path, std::optional<ViewState> what = std::nullopt,
             Unknown unknown = Unknown::Refuse);
+  // Opens in the background and shows it beside, not in front; nothing where it is open.
+  void open_beside(const std::string& path);
   void close_active();
   // Reads the file anew and keeps place and methods. A file that is gone leaves the view as it is.
   void reload_active();
@@ -78,9 +80,11 @@ class Traces {
   };
   void load(TraceTab& tab, const Wanted& wanted);
   void opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted);
+  TraceTab& add_tab(const std::string& absolute);
   void keep_place(TraceTab& tab, const Selection& before) const;
   void show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) const;
   void failed(TraceTab& tab, const Error& error);
+  void rename_other(const std::string& from, const std::string& to);
   void remove(const TraceTab& tab);
   void say(const std::string& text, bool is_error) const;
   TraceTab* find(int tab_id);

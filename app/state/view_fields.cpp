@@ -160,7 +160,7 @@ std::vector<ViewField> make_fields() {
        [](const S& s) { return unless(s.device, S{}.device, s.device); },
        [](S& s, const Texts& t) { s.device = t.front(); }, device::kDefault},
       {"other_trace", "other-trace", "another trace, for views that draw one beside the first",
-       Shape::One, kCommand, [](const S& s) { return unless_empty(s.other_trace); },
+       Shape::One, kAllCarriers, [](const S& s) { return unless_empty(s.other_trace); },
        [](S& s, const Texts& t) { s.other_trace = t.front(); }},
       {"chunk_size", "chunk-size", kChunkSizeHelp, Shape::One, kCommand,
        [](const S& s) { return s.chunk_size ? Texts{fmt::to_string(*s.chunk_size)} : Texts{}; },

@@ -52,7 +52,8 @@ bool has_show(const ViewInfo& view) {
 void check_number_of_methods(const ViewInfo& view, const ViewState& what) {
   const std::size_t given = what.methods.size();
   const Show show = show_of(what.options, view);
-  if ((show == Show::Both || show == Show::Difference) && given == 1)
+  const bool chosen = what.options.contains(view.id + "." + kShow);
+  if (chosen && (show == Show::Both || show == Show::Difference) && given == 1)
     throw usage_error(fmt::format("--{} {} needs two methods", kShow, name_of(show)),
                       "one is given", "name another by a second --method");
   if (show == Show::Several && given > kMostMethods)
@@ -95,24 +96,30 @@ void check_method(const std::string& text, const ViewState& what) {
                       "leave out --chunk-size");
 }
 
-bool draws_another_trace(const ViewInfo& view) {
-  return std::any_of(view.options.begin(), view.options.end(), [](const ViewOption& option) {
-    return option.name == "beside" && option.choice("other") != nullptr;
-  });
+// The option that has the view draw another trace, where it is asked to.
+const ViewOption* asked_for_other_trace(const ViewInfo& view,
+                                        const std::map<std::string, std::string>& options) {
+  for (const ViewOption& option : view.options) {
+    const auto given = options.find(view.id + "." + option.name);
+    if (given == options.end()) continue;
+    const std::string* choice = option.choice(given->second);
+    if (choice != nullptr && draws_other_trace(option.name, *choice)) return &option;
+  }
+  return nullptr;
 }
 
 void check_other_trace(const ViewInfo& view, const ViewState& what) {
   if (what.other_trace.empty()) {
-    const auto beside = what.options.find(view.id + ".beside");
-    if (beside != what.options.end() && checked_choice(view, "beside", beside->second) == "other")
-      throw usage_error("--beside other has no other trace", "none is named",
-                        "add --other-trace T.h5");
+    if (const ViewOption* asked = asked_for_other_trace(view, what.options))
+      throw usage_error(fmt::format("--{} {} has no other trace", asked->name,
+                                    what.options.at(view.id + "." + asked->name)),
+                        "none is named", "add --other-trace T.h5");
     return;
   }
   std::vector<std::string> able;
   for (const ViewInfo& each : views())
-    if (draws_another_trace(each)) able.push_back(each.id);
-  if (!draws_another_trace(view))
+    if (way_to_other_trace(each)) able.push_back(each.id);
+  if (!way_to_other_trace(view))
     throw usage_error(fmt::format("--other-trace does not go with the view {}", view.id),
                       "it draws one trace",
                       fmt::format("leave it out, or use {}", fmt::join(able, ", ")));
@@ -135,7 +142,7 @@ void check_numbers(const ViewInfo& view, const ViewState& what) {
 // A and B where both are drawn, then what stands beside them; each once, but for B.
 std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewInfo& view) {
   std::vector<MethodChoice> methods;
-  if (view.shows_both || show_of(workspace, view) != Show::One)
+  if (view.shows_both || takes_a_and_b(show_of(workspace, view)))
     for (const Slot slot : kSlots) methods.push_back(workspace.method(slot));
   else if (view.num_methods > 0)
     methods.push_back(workspace.method());
@@ -207,6 +214,9 @@ void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
   settings.options.clear();
   for (const auto& [name, value] : what.options)
     attempt(unknown, [&] { settings.options[name] = checked_option(name, value); });
+  std::error_code ignored;
+  if (!settings.other_trace.empty())  // as tabs name their files
+    settings.other_trace = std::filesystem::absolute(settings.other_trace, ignored).string();
   if (settings.perspective.empty()) settings.perspective = tab.selection.perspective;
   settings.numbers = {};
   attempt(unknown, [&] {
@@ -288,11 +298,12 @@ ViewState describe(const Workspace& workspace, const ViewInfo& view) {
     const std::string& value = workspace.option(view.id, option.name);
     if (value != option.choices.front()) what.options[view.id + "." + option.name] = value;
   }
-  if (const std::string beside = view.id + ".beside"; what.options.contains(beside)) {
+  what.other_trace.clear();
+  if (const ViewOption* asked = asked_for_other_trace(view, what.options)) {
     if (const TracePtr other = other_trace(workspace))
       what.other_trace = other->path;
     else
-      what.options.erase(beside);
+      what.options.erase(view.id + "." + asked->name);
   }
   return what;
 }
@@ -316,6 +327,7 @@ void show(Workspace& workspace, const ViewState& what) {
   const Selection before = tab->selection;
   show(*tab, what, Unknown::Refuse);
   if (!(tab->selection == before)) tab->history.push(before, "");
+  if (!what.other_trace.empty()) workspace.traces.open_beside(what.other_trace);
 }
 
 }  // namespace kvloupe::state

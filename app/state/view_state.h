@@ -37,6 +37,8 @@ struct ViewSettings {
   PictureForm picture;
   std::string
       perspective;  // id of the workspace shown (perspectives.h); empty: as it is, or the first
+  std::string other_trace;  // file, for views that draw one beside; empty: the first that is open
+                            // beside this one. In a Selection absolute, as tabs name their files
   bool operator==(const ViewSettings&) const = default;
 };
 
@@ -47,7 +49,6 @@ struct ViewState : ViewSettings {
   std::vector<std::string> methods;  // SPECs or runs: A, B, then any more; empty: recorded runs
   std::vector<std::string> tried;    // on the spot, newest last
   std::string device = device::kDefault;  // where it is computed
-  std::string other_trace;                // file; drawn beside by the option `beside`
   std::optional<int> chunk_size;          // the prompt is cut anew, and no run is as recorded
   bool operator==(const ViewState&) const = default;
 };

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 
 namespace kvloupe::replay {
 
@@ -21,6 +23,21 @@ KeyPairs paired_keys(const std::vector<std::int32_t>& tokens_a,
     ++pairs.count;
   }
   return pairs;
+}
+
+KeyPairs paired_keys(const session::TraceSession& a, const session::TraceSession& b,
+                     const CancelToken& cancel) {
+  const bool one_model = a.info().model.file_hash == b.info().model.file_hash;
+  if (one_model) return paired_keys(a.token_ids(), b.token_ids(), cancel);
+  std::unordered_map<std::string_view, std::int32_t> numbers;
+  const auto numbered = [&](const std::vector<std::string>& texts) {
+    std::vector<std::int32_t> ids;
+    for (const std::string& text : texts)
+      ids.push_back(
+          numbers.try_emplace(text, static_cast<std::int32_t>(numbers.size())).first->second);
+    return ids;
+  };
+  return paired_keys(numbered(a.token_texts()), numbered(b.token_texts()), cancel);
 }
 
 std::vector<int> paired_chunks(const std::vector<trace::ChunkInfo>& a,

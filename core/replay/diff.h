@@ -32,6 +32,9 @@ struct KeyPairs {
 KeyPairs same_keys(std::int64_t num_tokens);
 KeyPairs paired_keys(const std::vector<std::int32_t>& tokens_a,
                      const std::vector<std::int32_t>& tokens_b, const CancelToken& cancel);
+// Ids of one model, texts of two: one id may stand for other words there.
+KeyPairs paired_keys(const session::TraceSession& a, const session::TraceSession& b,
+                     const CancelToken& cancel);
 
 // Of each chunk of A the one of B that holds most of its tokens, the earlier of two as good; -1: none does.
 std::vector<int> paired_chunks(const std::vector<trace::ChunkInfo>& a,

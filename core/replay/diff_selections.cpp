@@ -109,9 +109,8 @@ Diff diff_selections(const DiffSide& a, const DiffSide& b, const DiffRequest& re
   diff.two_traces = &a.session != &b.session;
   const std::vector<int> layers = layers_of_both(a, b, request.layers);
   const std::vector<trace::ChunkInfo>& chunks = a.session.info().chunks;
-  const KeyPairs pairs =
-      diff.two_traces ? paired_keys(a.session.token_ids(), b.session.token_ids(), context.cancel)
-                      : same_keys(a.session.info().num_tokens);
+  const KeyPairs pairs = diff.two_traces ? paired_keys(a.session, b.session, context.cancel)
+                                         : same_keys(a.session.info().num_tokens);
   diff.aligned_tokens = pairs.count;
   const std::vector<int> partners = paired_chunks(chunks, b.session.info().chunks, pairs);
   std::vector<int> chunks_a, chunks_b;

@@ -2,6 +2,7 @@
 // as the same value: the words that the window copies say all of it.
 #include "app/shell/saved/view_state_json.h"
 #include "app/state/export_words.h"
+#include "app/state/other_trace.h"
 #include "app/state/view_list.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
@@ -64,7 +65,7 @@ TEST(ExportState, EveryChoiceOfEveryOptionOfEveryViewSurvives) {
     expect_survives(full(view.id));
     for (const state::ViewOption& option : view.options)
       for (const std::string& choice : option.choices) {
-        if (option.name == "beside") continue;  // not without another trace
+        if (state::draws_other_trace(option.name, choice)) continue;  // not without another trace
         ViewState what = full(view.id);
         what.options[view.id + "." + option.name] = choice;
         expect_survives(what);
@@ -107,15 +108,16 @@ TEST(ExportState, AnotherTraceSurvives) {
   std::filesystem::copy_file(kTrace, copy);
   int able = 0;
   for (const state::ViewInfo& view : state::views())
-    for (const state::ViewOption& option : view.options) {
-      if (option.name != "beside") continue;
-      ++able;
-      ViewState what = full(view.id);
-      what.other_trace = copy;
-      what.options[view.id + ".beside"] = "other";
-      expect_survives(what);
-    }
-  EXPECT_GE(able, 1);
+    for (const state::ViewOption& option : view.options)
+      for (const std::string& choice : option.choices) {
+        if (!state::draws_other_trace(option.name, choice)) continue;
+        ++able;
+        ViewState what = full(view.id);
+        what.other_trace = copy;
+        what.options[view.id + "." + option.name] = choice;
+        expect_survives(what);
+      }
+  EXPECT_EQ(able, 7);  // aqua_lanes, method_diff in two ways, and the four of two traces
 }
 
 // Texts that users have copied before.

@@ -43,11 +43,11 @@ TEST(OtherTrace, SpeaksOfItself) {
   expect_refused(lanes({"--other-trace", text}), 1, "--other-trace " + text + " cannot be shown",
                  "");
   const std::string model = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
-  expect_refused(lanes({"--other-trace", model}), 1,
-                 "--other-trace " + model + " cannot be drawn beside", "it is of another model");
+  expect_refused(lanes({"--other-trace", model}), 1, "the view aqua_lanes cannot be exported",
+                 "v1_tiny.h5 cannot be drawn beside");
   const std::string layers = kGoldens + "group1_f32.h5";
   expect_refused(lanes({"--other-trace", layers, "--goto", "layer=1"}), 1,
-                 "--other-trace " + layers + " cannot be drawn beside", "it does not hold layer 1");
+                 "the view aqua_lanes cannot be exported", "it does not hold layer 1");
   expect_refused(lanes({"--other-trace", kTrace}), 2, "--other-trace " + kTrace,
                  "is the trace itself");
   expect_refused(lanes({"--other-trace", copy, "--beside", "none"}), 2,
@@ -55,8 +55,41 @@ TEST(OtherTrace, SpeaksOfItself) {
   expect_refused(lanes({"--beside", "other"}), 2, "--beside other has no other trace",
                  "--other-trace");
   expect_refused(
-      run_program({"export", kTrace, "--view", "kv_map", "--other-trace", copy, "--csv", "-"}), 2,
-      "--other-trace does not go with the view kv_map", "use aqua_lanes");
+      run_program({"export", kTrace, "--view", "latency", "--other-trace", copy, "--csv", "-"}), 2,
+      "--other-trace does not go with the view latency", "aqua_lanes");
+}
+
+// Of a copy both halves are the same numbers; of another model there is no such head.
+TEST(OtherTrace, IsTheSecondHalfOfATableOfTwo) {
+  const TemporaryFolder folder;
+  const std::string copy = (folder / "copy.h5").string();
+  std::filesystem::copy_file(kTrace, copy);
+  const auto map = [&](const Words& more) {
+    Words words{"export", kTrace, "--view", "kv_map", "--method", "quoka:budget_tokens=24"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const ProgramResult alone = map({"--csv", "-"});
+  const ProgramResult both = map({"--other-trace", copy, "--csv", "-"});
+  ASSERT_EQ(both.exit_code, 0) << both.standard_error;
+  std::string expected = "trace,";
+  const std::string here = std::filesystem::path(kTrace).filename().string();
+  std::istringstream lines(alone.standard_output);
+  std::string line, rows_here, rows_there;
+  std::getline(lines, line);
+  expected += line + "\n";
+  while (std::getline(lines, line)) {
+    rows_here += here + "," + line + "\n";
+    rows_there += "copy.h5," + line + "\n";
+  }
+  EXPECT_EQ(both.standard_output, expected + rows_here + rows_there);
+  expect_refused(map({"--show", "traces", "--csv", "-"}), 2, "--show traces has no other trace",
+                 "--other-trace");
+  expect_refused(map({"--show", "one", "--other-trace", copy, "--csv", "-"}), 2,
+                 "--other-trace is not drawn", "--show one");
+  const std::string model = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
+  expect_refused(map({"--other-trace", model, "--csv", "-"}), 1,
+                 "the view kv_map cannot be exported", "no head of one is a head of the other");
 }
 
 struct HeadValue {

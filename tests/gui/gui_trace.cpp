@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <random>
 #include <utility>
@@ -53,7 +54,7 @@ class TraceMaker {
       const trace::ChunkInfo chunk = chunk_at(begin);
       for (std::size_t i = 0; i < layers_.size(); ++i) write_layer(writer, chunk, i);
       write_forecasts(writer, chunk);
-      writer.end_chunk(chunk, std::vector<std::int32_t>(static_cast<std::size_t>(chunk.length), 1),
+      writer.end_chunk(chunk, {ids_.begin() + chunk.begin, ids_.begin() + chunk.end()},
                        {texts_.begin() + chunk.begin, texts_.begin() + chunk.end()});
       begin = chunk.end();
     }
@@ -106,13 +107,23 @@ class TraceMaker {
   }
 
   void make_texts() {
-    for (std::int32_t t = 0; t < num_tokens_; ++t)
-      texts_.emplace_back(kWords[random_() % std::size(kWords)]);
+    std::mt19937 of_text(options_.text_seed);
+    std::mt19937& random = options_.text_seed == 0 ? random_ : of_text;
+    const std::int32_t inserted_end = options_.inserted_at + options_.inserted;
+    for (std::int32_t t = 0; t < num_tokens_; ++t) {
+      const bool inserted = t >= options_.inserted_at && t < inserted_end;
+      texts_.push_back(inserted ? " own" + std::to_string(t)
+                                : kWords[random() % std::size(kWords)]);
+    }
     texts_[0] = "<|im_start|>";
     if (num_tokens_ > 50) texts_[40] = "\xE6";
     std::copy(std::begin(kNeedle), std::end(kNeedle), texts_.begin() + needle_);
     for (std::size_t i = 0; i < options_.hostile_names.size(); ++i)
       texts_[60 + i] = options_.hostile_names[i];
+    for (const std::string& text : texts_)
+      ids_.push_back(options_.text_seed == 0
+                         ? 1
+                         : static_cast<std::int32_t>(std::hash<std::string>()(text) % 1'000'000));
   }
 
   trace::TraceHeader header() const {
@@ -200,6 +211,7 @@ class TraceMaker {
   std::mt19937 random_, forecasts_{7};
   std::vector<LayerTensors> layers_;
   std::vector<std::string> texts_;  // [T]
+  std::vector<std::int32_t> ids_;   // [T]
 };
 
 struct RecordedRun {

@@ -30,6 +30,10 @@ struct GuiTraceOptions {
   // methods are called so, in turn.
   std::vector<std::string> hostile_names = {};
   std::uint32_t seed = 1;  // traces of two seeds hold other numbers
+  // Traces of one text: the same words at the same places, but for `inserted` ones that no other trace
+  // has, which stand at `inserted_at` and push what follows back. 0: a text of its own, of one token id.
+  std::uint32_t text_seed = 0;
+  std::int32_t inserted_at = 0, inserted = 0;
 };
 
 // Writes the trace and its runs beside it; files of these names are replaced. Returns the absolute

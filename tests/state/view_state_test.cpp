@@ -3,6 +3,7 @@
 #include "app/state/view_state.h"
 
 #include "app/state/export_words.h"
+#include "app/state/other_trace.h"
 #include "app/state/questions/how_much/method_compare.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
@@ -45,11 +46,13 @@ class ViewState : public test::WorkspaceTest {
     } else if (view.num_methods > 0) {
       EXPECT_EQ(other->method(), workspace.method()) << view.id;
     }
-    for (const state::ViewOption& option : view.options)
+    for (const state::ViewOption& option : view.options) {
       // Without another trace that is open none is drawn beside, and no command asks for it.
+      const std::string& choice = workspace.option(view.id, option.name);
       EXPECT_EQ(other->option(view.id, option.name),
-                option.name == "beside" ? "none" : workspace.option(view.id, option.name))
+                state::draws_other_trace(option.name, choice) ? option.choices.front() : choice)
           << view.id << " --" << option.name;
+    }
     EXPECT_EQ(other->selection().picture, workspace.selection().picture) << view.id;
     EXPECT_TRUE(state::describe(*other, view) == what) << view.id;
   }
@@ -320,10 +323,10 @@ TEST_F(ViewState, WordsThatAreWrongAreRefusedBeforeAnythingIsOpened) {
               }),
               HasSubstr("3 are given and the view kv_map takes two"));
   EXPECT_THAT(with([](Words& w) {
-                w.view = "query_geometry";
+                w.view = "query_relevance";
                 w.methods = {"dense", "dense"};
               }),
-              HasSubstr("2 are given and the view query_geometry takes one"));
+              HasSubstr("2 are given and the view query_relevance takes one"));
   for (const char* of_none : {"heavy_tail", "trace_info"})
     EXPECT_EQ(with([&](Words& w) {
                 w.view = of_none;

@@ -4,6 +4,7 @@
 #include "app/state/questions/kept/attention_map.h"
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/kept/selected_vs_true.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
@@ -20,13 +21,13 @@ namespace {
 
 constexpr const char* kViewId = "query_geometry";
 
-GeometryQuestion question_of(const Workspace& workspace) {
-  return {workspace.place(), workspace.method(), geometry_form(workspace)};
-}
-
 std::string problem(Workspace& workspace) {
-  const std::string problem = problem_of(workspace.ask(question_of(workspace)));
-  if (!problem.empty()) return problem;
+  const GeometryForm form = geometry_form(workspace);
+  for (const Drawn& one : all_drawn(workspace, kViewId).pictures)
+    if (const std::string problem =
+            problem_of(workspace.ask(GeometryQuestion{one.place, one.method, form}));
+        !problem.empty())
+      return problem;
   // A picture waits for the queries that want the key; where none sees it there is nothing to wait for.
   const auto wanted = workspace.ask(KeyWantedQuestion{workspace.place()});
   return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
@@ -110,8 +111,9 @@ class Rows {
   Table& table_;
 };
 
-Table table(Workspace& workspace) {
-  const auto result = workspace.ask(question_of(workspace));
+Table table_of_one(Workspace& workspace, const Drawn& one) {
+  const auto result =
+      workspace.ask(GeometryQuestion{one.place, one.method, geometry_form(workspace)});
   Table table = empty_table(result.question.form);
   if (!result) return table;
   Rows rows(workspace, result, table);
@@ -121,8 +123,15 @@ Table table(Workspace& workspace) {
   return table;
 }
 
+Table table(Workspace& workspace) {
+  return table_of(all_drawn(workspace, kViewId),
+                  [&](const Drawn& one) { return table_of_one(workspace, one); });
+}
+
+// The points are the place's, whatever the method.
 Array array(Workspace& workspace) {
-  const auto result = workspace.ask(question_of(workspace));
+  const auto result = workspace.ask(
+      GeometryQuestion{workspace.place(), workspace.method(), geometry_form(workspace)});
   if (!result) return {};
   const GeometryForm& form = result.question.form;
   const auto& points = form.shows_queries() ? result->points->queries : result->points->keys;
@@ -306,8 +315,10 @@ ViewInfo query_geometry_view() {
                   "queries and keys in principal components, those ringed that the method asked",
                   "Queries, keys and heads"}
       .follow(At::Cell | At::Query | At::Keys)
+      .take(2)
       .with(
-          {{"fit",
+          {show_option({Show::One, Show::Both}),
+           {"fit",
             {"all", "queries", "keys", "both"},
             "what is shown, with principal components and axes fitted to it: queries and keys "
             "together, "

@@ -20,22 +20,31 @@ constexpr std::size_t kLargeStripCells = 8'000'000;
 constexpr std::int64_t kStripColumns = 4096;
 
 std::string problem(Workspace& workspace) {
-  const Place& place = workspace.place();
   // What the method kept is drawn where it is known: wait for it, but do not ask that it can be.
   std::string waiting;
-  for (const MethodChoice& method : methods_drawn(workspace, kViewId)) {
-    const auto verdicts = workspace.ask(SelectedVsTrueQuestion{place, method});
+  const AllDrawn drawn = all_drawn(workspace, kViewId);
+  for (const Drawn& one : drawn.pictures) {
+    const auto verdicts = workspace.ask(SelectedVsTrueQuestion{one.place, one.method});
     if (verdicts.state == ResultState::Loading) waiting = problem_of(verdicts);
   }
-  for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{place})),
-                                     problem_of(workspace.ask(AttentionMapQuestion{place}))})
-    if (!problem.empty()) return problem;
-  return waiting;
+  std::string first = drawn.problem();
+  for (const Drawn& one : drawn.pictures)
+    for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{one.place})),
+                                       problem_of(workspace.ask(AttentionMapQuestion{one.place}))})
+      if (first.empty()) first = problem;
+  return first.empty() ? waiting : first;
 }
 
-Table table(Workspace& workspace) {
+// The attention is that of the place, whatever the methods: one picture of each trace.
+AllDrawn traces_drawn(Workspace& workspace) {
+  AllDrawn drawn = all_drawn(workspace, kViewId);
+  if (!drawn.other) drawn.pictures.resize(1);
+  return drawn;
+}
+
+Table table_of_one(Workspace& workspace, const Drawn& one) {
   Table table{{"query", "key", "attention"}, {}};
-  const auto rows = workspace.ask(AttentionRowsQuestion{workspace.place()});
+  const auto rows = workspace.ask(AttentionRowsQuestion{one.place});
   if (!rows) return table;
   const std::int32_t begin = rows.question.place.chunk_info().begin;
   for (std::int64_t r = 0; r < rows->rows; ++r)
@@ -44,9 +53,16 @@ Table table(Workspace& workspace) {
   return table;
 }
 
+Table table(Workspace& workspace) {
+  return table_of(traces_drawn(workspace),
+                  [&](const Drawn& one) { return table_of_one(workspace, one); });
+}
+
 Array array(Workspace& workspace) {
-  const auto rows = workspace.ask(AttentionRowsQuestion{workspace.place()});
-  return rows ? array_of("<f4", {rows->rows, rows->cols}, rows->values) : Array{};
+  return array_of(traces_drawn(workspace), [&](const Drawn& one) {
+    const auto rows = workspace.ask(AttentionRowsQuestion{one.place});
+    return rows ? array_of("<f4", {rows->rows, rows->cols}, rows->values) : Array{};
+  });
 }
 
 }  // namespace
@@ -102,7 +118,8 @@ ViewInfo attention_map_view() {
                   "What is kept of attention"}
       .follow(At::Cell | At::Query | At::Keys)
       .take(2)
-      .with({show_option("keys kept by A only, by B only, by both, by neither; tables and arrays "
+      .with({show_option({Show::One, Show::Both, Show::Difference, Show::Traces},
+                         "keys kept by A only, by B only, by both, by neither; tables and arrays "
                          "hold the attention in any case"),
              {"color_scale", {"log", "linear"}, "how a probability becomes a colour"},
              {"color_from",

@@ -24,10 +24,10 @@ bool against_truth(const Workspace& workspace) {
   return workspace.option(kViewId, "truth") == "on";
 }
 
-std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
-  const Place& place = workspace.place();
-  const std::string problem = problem_of(workspace.ask(KvMapQuestion{place, method}));
-  return problem.empty() ? problem_of(workspace.ask(RecallQuestion{place, method})) : problem;
+std::string problem_of_one(Workspace& workspace, const Drawn& one) {
+  const std::string problem = problem_of(workspace.ask(KvMapQuestion{one.place, one.method}));
+  return problem.empty() ? problem_of(workspace.ask(RecallQuestion{one.place, one.method}))
+                         : problem;
 }
 
 std::string problem(Workspace& workspace) {
@@ -37,16 +37,15 @@ std::string problem(Workspace& workspace) {
     if (!problem.empty() || !against_truth(workspace)) return problem;
     return problem_of(workspace.ask(TrueKeysQuestion{question.place, question.a, question.b}));
   }
-  return first_problem(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
-    return problem_of_one(workspace, method);
-  });
+  const AllDrawn drawn = all_drawn(workspace, kViewId);
+  return first_problem(drawn, [&](const Drawn& one) { return problem_of_one(workspace, one); });
 }
 
 // Neighbours that are alike are one line.
-Table table_of_one(Workspace& workspace, const MethodChoice& method) {
+Table table_of_one(Workspace& workspace, const Drawn& one) {
   Table table{{"chunk", "key_begin", "key_end", "state", "mass_recall", "evicted_after"}, {}};
-  const auto result = workspace.ask(KvMapQuestion{workspace.place(), method});
-  const auto recall = workspace.ask(RecallQuestion{workspace.place(), method});
+  const auto result = workspace.ask(KvMapQuestion{one.place, one.method});
+  const auto recall = workspace.ask(RecallQuestion{one.place, one.method});
   if (!result || !recall) return table;
   const analysis::KvMap& map = result->map;
   const bool measured = !result->facts.keeps_every_key();
@@ -100,8 +99,8 @@ Table table_of_difference(Workspace& workspace) {
 
 Table table(Workspace& workspace) {
   if (show_of(workspace, kViewId) == Show::Difference) return table_of_difference(workspace);
-  return table_of(methods_drawn(workspace, kViewId),
-                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+  return table_of(all_drawn(workspace, kViewId),
+                  [&](const Drawn& one) { return table_of_one(workspace, one); });
 }
 
 Array array(Workspace& workspace) {
@@ -112,8 +111,8 @@ Array array(Workspace& workspace) {
     const auto result = workspace.ask(kv_difference_question(workspace));
     return result ? of_map(result->map, result->map.cells) : Array{};
   }
-  return array_of(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
-    const auto result = workspace.ask(KvMapQuestion{workspace.place(), method});
+  return array_of(all_drawn(workspace, kViewId), [&](const Drawn& one) {
+    const auto result = workspace.ask(KvMapQuestion{one.place, one.method});
     return result ? of_map(result->map, result->map.states) : Array{};
   });
 }
@@ -168,7 +167,8 @@ ViewInfo kv_map_view() {
                   "How much is kept"}
       .follow(At::Cell | At::Keys)
       .take(2, more_methods)
-      .with({show_option("keys kept by A only, by B only, by both, by neither", true),
+      .with({show_option({Show::One, Show::Both, Show::Difference, Show::Traces, Show::Several},
+                         "keys kept by A only, by B only, by both, by neither"),
              {"truth",
               {"off", "on"},
               "of the difference: on marks the keys of largest true attention mass, as many "

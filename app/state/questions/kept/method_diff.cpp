@@ -1,5 +1,6 @@
 #include "app/state/questions/kept/method_diff.h"
 
+#include "app/state/other_trace.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/units.h"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -17,14 +19,28 @@ namespace {
 using Answer = MethodDiffQuestion::Answer;
 using DiffCell = MethodDiffQuestion::Cell;
 
+constexpr const char* kViewId = "method_diff";
+
+Result<MethodDiffQuestion> ask(Workspace& workspace) {
+  std::string why;
+  const MethodDiffQuestion question = method_diff_question(workspace, why);
+  if (why.empty()) return workspace.ask(question);
+  Result<MethodDiffQuestion> none;
+  none.question = question;
+  none.note = why;
+  return none;
+}
+
+std::string problem(Workspace& workspace) { return problem_of(ask(workspace)); }
+
 Table table(Workspace& workspace) {
-  const auto result = workspace.ask(method_diff_question(workspace));
+  const auto result = ask(workspace);
   if (!result) return {};
   return replay::diff_table(result->diff, replay::pointers_to(result->diff.rows), false);
 }
 
 Array array(Workspace& workspace) {
-  const auto result = workspace.ask(method_diff_question(workspace));
+  const auto result = ask(workspace);
   if (!result) return {};
   const analysis::Matrix& jaccard = result->jaccard;
   return array_of("<f4", {jaccard.rows, jaccard.cols}, jaccard.values);
@@ -34,7 +50,7 @@ Array array(Workspace& workspace) {
 void add_cells(Answer& answer) {
   const auto& rows = answer.diff.rows;
   for (auto row = rows.begin(); row != rows.end();) {
-    DiffCell cell{row->layer, row->chunk};
+    DiffCell cell{row->layer, row->chunk, row->chunk_b};
     const auto end = std::find_if(row, rows.end(), [&](const replay::DiffRow& other) {
       return other.layer != cell.layer || other.chunk != cell.chunk;
     });
@@ -56,15 +72,32 @@ void add_cells(Answer& answer) {
 
 }  // namespace
 
-MethodDiffQuestion method_diff_question(const Workspace& workspace) {
-  return {workspace.place(), workspace.method(Slot::A), workspace.method(Slot::B)};
+MethodDiffQuestion method_diff_question(const Workspace& workspace, std::string& why) {
+  MethodDiffQuestion question{workspace.place(), workspace.method(Slot::A),
+                              workspace.method(Slot::B)};
+  const std::string& beside = workspace.option(kViewId, "beside");
+  if (beside == "none" || question.place.empty()) return question;
+  const MethodChoice wanted = beside == "other" ? workspace.method() : question.b;
+  if (beside == "other") question.a = wanted;
+  question.other = other_trace(workspace, why);
+  if (!question.other) return question;
+  question.b = choice_in(wanted, *question.other, why);
+  return question;
+}
+
+Place MethodDiffQuestion::place_b() const {
+  if (!other) return place;
+  Place there = place;
+  there.trace = other;
+  clamp(there);
+  return there;
 }
 
 std::string MethodDiffQuestion::obstacle() const {
   if (place.empty()) return "Open a trace";
   if (a.empty() || b.empty()) return "Choose methods as A and B";
-  for (const MethodChoice* method : {&a, &b})
-    if (facts_of(place, *method).keeps_every_key())
+  for (const auto& [method, at] : {std::pair{&a, place}, std::pair{&b, place_b()}})
+    if (facts_of(at, *method).keeps_every_key())
       return fmt::format(
           "{} cuts lanes and keeps every key: choose a method that chooses among keys",
           method->id());
@@ -74,8 +107,8 @@ std::string MethodDiffQuestion::obstacle() const {
 Answer MethodDiffQuestion::work(Steps& steps) const {
   const session::TraceSession& session = *place.trace->session;
   Answer answer;
-  answer.diff =
-      engine().diff_selections({session, a}, {session, b}, {{}, {}, place.device}, steps.context);
+  answer.diff = engine().diff_selections({session, a}, {other ? *other->session : session, b},
+                                         {{}, {}, place.device}, steps.context);
   add_cells(answer);
   answer.jaccard.rows = std::ssize(answer.layers);
   answer.jaccard.cols = std::ssize(answer.chunks);
@@ -106,18 +139,25 @@ std::uint64_t MethodDiffQuestion::bytes(const Answer& answer) {
 std::string words_of_divergence(const replay::Diff& diff) {
   const replay::DiffRow* const first = diff.first_divergence();
   if (first == nullptr) return "";
-  return fmt::format("chunk {}, layer {}, {} {}: only A keeps {} keys, only B {}", first->chunk,
-                     first->layer, replay::words_of_axis(diff.layout.axis), first->row,
+  return fmt::format("chunk {}{}, layer {}, {} {}: only A keeps {} keys, only B {}", first->chunk,
+                     diff.two_traces ? fmt::format(" ({} of B)", first->chunk_b) : "", first->layer,
+                     replay::words_of_axis(diff.layout.axis), first->row,
                      format_count(first->only_a), format_count(first->only_b));
 }
 
 ViewInfo method_diff_view() {
-  return ViewInfo{"method_diff", "A and B",
+  return ViewInfo{kViewId, "A and B",
                   "in which layers and chunks A and B keep other keys, and where they part first",
                   "Two selections"}
       .follow(At::Layer | At::Chunk)
       .take_both()
-      .draw(problem_with<method_diff_question>, table, array);
+      .with({{"beside",
+              {"none", "other", "other_b"},
+              "none: A and B in this trace; other: the method shown, here as A and in another "
+              "open trace as B (export: --other-trace); other_b: A here, B in the other trace; "
+              "keys and chunks are matched by their tokens",
+              {"A and B here", "two traces", "A here, B there"}}})
+      .draw(problem, table, array);
 }
 
 }  // namespace kvloupe::state

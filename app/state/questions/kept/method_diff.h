@@ -14,9 +14,11 @@ namespace kvloupe::state {
 struct MethodDiffQuestion : OfTwoMethods<At::Trace> {
   static constexpr const char* kName = "method diff";
   static constexpr Pace kPace = Pace::Patient;
+  TracePtr other = {};  // that B is of; null: both are of the place's
+
   // A layer and chunk, over its rows.
   struct Cell {
-    int layer = 0, chunk = 0;
+    int layer = 0, chunk = 0, chunk_b = 0;
     std::int64_t both = 0, only_a = 0, only_b = 0;  // sums
     double jaccard = 0, mass_a = 0, mass_b = 0;     // means
   };
@@ -34,6 +36,9 @@ struct MethodDiffQuestion : OfTwoMethods<At::Trace> {
     }
   };
 
+  // Where B is: the place itself, or the other trace.
+  Place place_b() const;
+  std::string key() const { return OfTwoMethods::key() + "|" + (other ? other->key() : ""); }
   std::string title() const { return "Comparing what A and B keep"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
@@ -41,7 +46,8 @@ struct MethodDiffQuestion : OfTwoMethods<At::Trace> {
 };
 
 class Workspace;
-MethodDiffQuestion method_diff_question(const Workspace& workspace);
+// What the view compares now. Where it asks for another trace and none can be compared, `why` says why.
+MethodDiffQuestion method_diff_question(const Workspace& workspace, std::string& why);
 // "chunk 2, layer 0, KV head 1: only A keeps 31 keys, only B 31"; empty: they keep the same everywhere.
 std::string words_of_divergence(const replay::Diff& diff);
 

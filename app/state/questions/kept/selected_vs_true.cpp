@@ -1,6 +1,7 @@
 #include "app/state/questions/kept/selected_vs_true.h"
 
 #include "app/state/labels.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
@@ -14,24 +15,59 @@ namespace {
 using analysis::KeyRank;
 using analysis::KeyVerdict;
 
+constexpr const char* kViewId = "selected_vs_true";
+
 SelectedVsTrueQuestion question_of(const Workspace& workspace) {
   return {workspace.place(), workspace.method()};
 }
 
+bool is_kept(KeyVerdict verdict) {
+  return verdict == KeyVerdict::Hit || verdict == KeyVerdict::Waste;
+}
+
+std::string problem(Workspace& workspace) {
+  if (show_of(workspace, kViewId) == Show::Both)
+    return problem_of(workspace.ask(selected_by_both_question(workspace)));
+  return problem_of(workspace.ask(question_of(workspace)));
+}
+
+Table table_of_both(Workspace& workspace) {
+  Table table{{"true_rank", "position", "token", "mass", "mass_share", "selected_a", "verdict_a",
+               "selected_b", "verdict_b"},
+              {}};
+  const auto result = workspace.ask(selected_by_both_question(workspace));
+  if (!result) return table;
+  const std::string& filter = workspace.option(kViewId, "filter");
+  const auto wanted = [&](KeyVerdict verdict) {
+    return filter == "all" ||
+           verdict == (filter == "misses" ? KeyVerdict::Miss : KeyVerdict::Waste);
+  };
+  for (const KeyRank& key : result->of_a->cell.by_true_rank) {
+    const KeyVerdict in_b = result->in_b(key.position);
+    if (!wanted(key.verdict) && !wanted(in_b)) continue;
+    table.rows.push_back(
+        {key.true_rank + 1, key.position,
+         Token{result.question.place.trace->token_label[static_cast<std::size_t>(key.position)]},
+         key.mass, result->of_a->share_of(key), is_kept(key.verdict), label_of(key.verdict),
+         is_kept(in_b), label_of(in_b)});
+  }
+  return table;
+}
+
 Table table(Workspace& workspace) {
+  if (show_of(workspace, kViewId) == Show::Both) return table_of_both(workspace);
   Table table{{"true_rank", "position", "token", "mass", "mass_share", "selected", "verdict"}, {}};
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
-  const std::string& filter = workspace.option("selected_vs_true", "filter");
+  const std::string& filter = workspace.option(kViewId, "filter");
   for (const KeyRank& key : result->cell.by_true_rank) {
     if ((filter == "misses" && key.verdict != KeyVerdict::Miss) ||
         (filter == "wastes" && key.verdict != KeyVerdict::Waste))
       continue;
-    const bool selected = key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste;
     table.rows.push_back(
         {key.true_rank + 1, key.position,
          Token{result.question.place.trace->token_label[static_cast<std::size_t>(key.position)]},
-         key.mass, result->share_of(key), selected, label_of(key.verdict)});
+         key.mass, result->share_of(key), is_kept(key.verdict), label_of(key.verdict)});
   }
   return table;
 }
@@ -60,15 +96,54 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
   return answer;
 }
 
+SelectedByBothQuestion selected_by_both_question(const Workspace& workspace) {
+  return {workspace.place(), workspace.method(Slot::A), workspace.method(Slot::B)};
+}
+
+KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {
+  const auto index = static_cast<std::size_t>(position);
+  const std::vector<KeyVerdict>& verdicts = of_b->cell.verdict;
+  return index < verdicts.size() ? verdicts[index] : KeyVerdict::Neither;
+}
+
+std::string SelectedByBothQuestion::obstacle() const {
+  const std::string obstacle = SelectedVsTrueQuestion{place, a}.obstacle();
+  return obstacle.empty() ? SelectedVsTrueQuestion{place, b}.obstacle() : obstacle;
+}
+
+SelectedByBothQuestion::Answer SelectedByBothQuestion::work(Steps& steps) const {
+  Answer answer;
+  answer.of_a = steps.need(SelectedVsTrueQuestion{place, a});
+  answer.of_b = steps.need(SelectedVsTrueQuestion{place, b});
+  answer.same_order = steps.need(RunQuestion{place, a})->q_heads_per_row ==
+                      steps.need(RunQuestion{place, b})->q_heads_per_row;
+  const std::vector<KeyRank>& keys = answer.of_a->cell.by_true_rank;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const KeyVerdict in_a = keys[i].verdict, in_b = answer.in_b(keys[i].position);
+    const auto index = static_cast<std::int32_t>(i);
+    if (in_a == KeyVerdict::Miss || in_b == KeyVerdict::Miss) answer.misses.push_back(index);
+    if (in_a == KeyVerdict::Waste || in_b == KeyVerdict::Waste) answer.wastes.push_back(index);
+  }
+  return answer;
+}
+
+std::uint64_t SelectedByBothQuestion::bytes(const Answer& answer) {
+  return SelectedVsTrueQuestion::bytes(*answer.of_a) + SelectedVsTrueQuestion::bytes(*answer.of_b) +
+         (answer.misses.size() + answer.wastes.size()) * 4;
+}
+
 ViewInfo selected_vs_true_view() {
-  return ViewInfo{"selected_vs_true", "Selected vs true",
+  return ViewInfo{kViewId, "Selected vs true",
                   "the keys that attention weighs, and whether they were kept",
                   "What is kept of attention"}
       .follow(At::Cell | At::Keys)
-      .with({{"filter",
+      .take(2)
+      .with({show_option({Show::One, Show::Both}),
+             {"filter",
               {"all", "misses", "wastes"},
-              "which keys the table lists: all, those missed, those kept in vain"}})
-      .draw(problem_with<question_of>, table);
+              "which keys the table lists: all, those missed, those kept in vain; of A and B "
+              "those of either"}})
+      .draw(problem, table);
 }
 
 }  // namespace kvloupe::state

@@ -37,4 +37,27 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
   }
 };
 
+// A and B, key by key, in the order of A's true ranks.
+struct SelectedByBothQuestion {
+  static constexpr const char* kName = "selected by both";
+  Place place;
+  MethodChoice a, b;
+  struct Answer {
+    std::shared_ptr<const SelectedVsTrueQuestion::Answer> of_a, of_b;
+    bool same_order = true;  // B's rows hold the same query heads: its ranks are A's
+    // Indices into of_a->cell.by_true_rank of what either missed, or kept in vain.
+    std::vector<std::int32_t> misses, wastes;
+
+    analysis::KeyVerdict in_b(std::int32_t position) const;  // Neither where it is no candidate
+  };
+
+  std::string key() const { return place.cell_key() + "|" + a.key() + "|" + b.key(); }
+  std::string title() const { return SelectedVsTrueQuestion{place, a}.title(); }
+  std::string obstacle() const;
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+class Workspace;
+SelectedByBothQuestion selected_by_both_question(const Workspace& workspace);
+
 }  // namespace kvloupe::state

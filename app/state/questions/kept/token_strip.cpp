@@ -15,18 +15,17 @@ using analysis::KeyVerdict;
 
 constexpr const char* kViewId = "token_strip";
 
-std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
-  const auto map = workspace.ask(KvMapQuestion{workspace.place(), method});
-  const auto verdicts = workspace.ask(SelectedVsTrueQuestion{workspace.place(), method});
+std::string problem_of_one(Workspace& workspace, const Drawn& one) {
+  const auto map = workspace.ask(KvMapQuestion{one.place, one.method});
+  const auto verdicts = workspace.ask(SelectedVsTrueQuestion{one.place, one.method});
   const std::string problem = problem_of(map);
   // The map says most of it: the verdicts may fail.
   return problem.empty() && verdicts.state == ResultState::Loading ? problem_of(verdicts) : problem;
 }
 
 std::string problem(Workspace& workspace) {
-  return first_problem(methods_drawn(workspace, kViewId), [&](const MethodChoice& method) {
-    return problem_of_one(workspace, method);
-  });
+  const AllDrawn drawn = all_drawn(workspace, kViewId);
+  return first_problem(drawn, [&](const Drawn& one) { return problem_of_one(workspace, one); });
 }
 
 // What is known of one method's keys in the place's chunk.
@@ -34,9 +33,9 @@ struct Known {
   Result<KvMapQuestion> map;
   Result<SelectedVsTrueQuestion> verdicts;
 
-  Known(Workspace& workspace, const MethodChoice& method)
-      : map(workspace.ask(KvMapQuestion{workspace.place(), method})),
-        verdicts(workspace.ask(SelectedVsTrueQuestion{workspace.place(), method})) {}
+  Known(Workspace& workspace, const Drawn& one)
+      : map(workspace.ask(KvMapQuestion{one.place, one.method})),
+        verdicts(workspace.ask(SelectedVsTrueQuestion{one.place, one.method})) {}
   bool has_chunk() const {
     return map && static_cast<std::size_t>(map.question.place.chunk) < map->map.chunks.size();
   }
@@ -55,9 +54,9 @@ struct Known {
   }
 };
 
-Table table_of_one(Workspace& workspace, const MethodChoice& method) {
+Table table_of_one(Workspace& workspace, const Drawn& one) {
   Table table{{"position", "token", "chunk", "state", "verdict", "mass", "evicted_after"}, {}};
-  const Known known(workspace, method);
+  const Known known(workspace, one);
   if (!known.has_chunk()) return table;
   const Place& place = known.map.question.place;
   for (std::int32_t t = 0; t < known.map->map.num_tokens; ++t) {
@@ -74,7 +73,8 @@ Table table_of_difference(Workspace& workspace) {
   Table table{{"position", "token", "chunk", "kept_by", "state_a", "state_b", "verdict_a",
                "verdict_b", "mass"},
               {}};
-  const Known a(workspace, workspace.method(Slot::A)), b(workspace, workspace.method(Slot::B));
+  const Known a(workspace, {workspace.place(), workspace.method(Slot::A)});
+  const Known b(workspace, {workspace.place(), workspace.method(Slot::B)});
   if (!a.has_chunk() || !b.has_chunk()) return table;
   const Place& place = a.map.question.place;
   for (std::int32_t t = 0; t < place.chunk_info().begin; ++t) {
@@ -89,8 +89,8 @@ Table table_of_difference(Workspace& workspace) {
 
 Table table(Workspace& workspace) {
   if (show_of(workspace, kViewId) == Show::Difference) return table_of_difference(workspace);
-  return table_of(methods_drawn(workspace, kViewId),
-                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+  return table_of(all_drawn(workspace, kViewId),
+                  [&](const Drawn& one) { return table_of_one(workspace, one); });
 }
 
 }  // namespace
@@ -136,7 +136,8 @@ ViewInfo token_strip_view() {
                   "What is kept of attention"}
       .follow(At::Cell | At::Keys)
       .take(2)
-      .with({show_option("each token in the colour of who kept it: A only, B only, both, neither")})
+      .with({show_option({Show::One, Show::Both, Show::Difference, Show::Traces},
+                         "each token in the colour of who kept it: A only, B only, both, neither")})
       .draw(problem, table);
 }
 

@@ -26,33 +26,26 @@ Number number_named(const std::string& name) {
   return kOverviewNumbers.front();
 }
 
-std::string problem_of_one(Workspace& workspace, const MethodChoice& method) {
-  const OverviewQuestion question = overview_question(workspace, method);
+std::string problem_of_one(Workspace& workspace, const Drawn& one) {
+  const OverviewQuestion question = overview_question(workspace, one);
   const std::string problem = problem_of(workspace.ask(question));
   if (!problem.empty() || !question.of_method()) return problem;
   return problem_of(workspace.ask(FactsQuestion{question.place, question.method}));
 }
 
-// Of a number of attention alone the method is any.
-std::vector<MethodChoice> methods_of(const Workspace& workspace) {
-  if (overview_show(workspace) == Show::One) return {workspace.method()};
-  return methods_drawn(workspace, kViewId);
-}
-
 std::string problem(Workspace& workspace) {
   if (overview_show(workspace) == Show::Difference)
     return problem_of(workspace.ask(overview_difference_question(workspace)));
-  return first_problem(methods_of(workspace), [&](const MethodChoice& method) {
-    return problem_of_one(workspace, method);
-  });
+  const AllDrawn drawn = overview_drawn(workspace);
+  return first_problem(drawn, [&](const Drawn& one) { return problem_of_one(workspace, one); });
 }
 
 const char* head_column(const analysis::Overview& overview) {
   return overview.per_kv_head ? "kv_head" : "q_head";
 }
 
-Table table_of_one(Workspace& workspace, const MethodChoice& method) {
-  const auto result = workspace.ask(overview_question(workspace, method));
+Table table_of_one(Workspace& workspace, const Drawn& one) {
+  const auto result = workspace.ask(overview_question(workspace, one));
   if (!result) return {};
   const analysis::Overview& overview = result->overview;
   Table table{{"layer", head_column(overview), replay::name_of(overview.number)}, {}};
@@ -79,8 +72,8 @@ Table table_of_difference(Workspace& workspace) {
 
 Table table(Workspace& workspace) {
   if (overview_show(workspace) == Show::Difference) return table_of_difference(workspace);
-  return table_of(methods_of(workspace),
-                  [&](const MethodChoice& method) { return table_of_one(workspace, method); });
+  return table_of(overview_drawn(workspace),
+                  [&](const Drawn& one) { return table_of_one(workspace, one); });
 }
 
 Array array(Workspace& workspace) {
@@ -91,8 +84,8 @@ Array array(Workspace& workspace) {
     const auto result = workspace.ask(overview_difference_question(workspace));
     return result ? of_values(result->less.overview.values) : Array{};
   }
-  return array_of(methods_of(workspace), [&](const MethodChoice& method) {
-    const auto result = workspace.ask(overview_question(workspace, method));
+  return array_of(overview_drawn(workspace), [&](const Drawn& one) {
+    const auto result = workspace.ask(overview_question(workspace, one));
     return result ? of_values(result->overview.values) : Array{};
   });
 }
@@ -141,11 +134,16 @@ OverviewQuestion overview_question(const Workspace& workspace) {
 }
 
 OverviewQuestion overview_question(const Workspace& workspace, const MethodChoice& method) {
-  OverviewQuestion question{workspace.place(), method,
+  return overview_question(workspace,
+                           Drawn{workspace.place(), method, workspace.selection().numbers});
+}
+
+OverviewQuestion overview_question(const Workspace& workspace, const Drawn& one) {
+  const auto own = workspace.option(kViewId, "chunks") == "all" ? NumberScope::Kind::All
+                                                                : NumberScope::Kind::Chunk;
+  OverviewQuestion question{one.place, one.method,
                             number_named(workspace.option(kViewId, "metric")),
-                            number_chunks(workspace, workspace.option(kViewId, "chunks") == "all"
-                                                         ? NumberScope::Kind::All
-                                                         : NumberScope::Kind::Chunk)};
+                            number_chunks(one.numbers, one.place, own)};
   // What heads would keep alone was not recorded: all of it is selected anew, and says so.
   if (question.asked == Number::MergeLoss && question.method.known())
     question.method = choice_anew(*question.method.spec);
@@ -159,7 +157,15 @@ OverviewDifferenceQuestion overview_difference_question(const Workspace& workspa
 
 Show overview_show(const Workspace& workspace) {
   const Number asked = number_named(workspace.option(kViewId, "metric"));
-  return analysis::needs_method(asked) ? show_of(workspace, kViewId) : Show::One;
+  const Show show = show_of(workspace, kViewId);
+  return analysis::needs_method(asked) || show == Show::Traces ? show : Show::One;
+}
+
+AllDrawn overview_drawn(Workspace& workspace) {
+  AllDrawn drawn = all_drawn(workspace, kViewId, Alike::Nothing);
+  // Of a number of attention alone the method is any.
+  if (overview_show(workspace) == Show::One) drawn.pictures.resize(1);
+  return drawn;
 }
 
 Number OverviewQuestion::number() const {
@@ -333,7 +339,8 @@ ViewInfo layer_head_overview_view() {
                   "What is kept of attention"}
       .follow(At::Cell | At::Keys)
       .take(2, more_methods)
-      .with({show_option("A less B", true),
+      .with({show_option({Show::One, Show::Both, Show::Difference, Show::Traces, Show::Several},
+                         "A less B"),
              {"metric", numbers,
               "what is measured in every head; span_kept: of the keys of --goto span=, else of "
               "the needle; merge_loss asks every query head alone, and takes longest"},

@@ -94,8 +94,13 @@ class OverviewScale {
 class Workspace;
 OverviewQuestion overview_question(const Workspace& workspace);
 OverviewQuestion overview_question(const Workspace& workspace, const MethodChoice& method);
+// At another place, of another trace too.
+OverviewQuestion overview_question(const Workspace& workspace, const Drawn& one);
+// What it draws of methods and traces.
+AllDrawn overview_drawn(Workspace& workspace);
 OverviewDifferenceQuestion overview_difference_question(const Workspace& workspace);
-// What the view's option says; a number of attention alone is the same for all methods: One.
+// What the view's option says; a number of attention alone is the same for all methods: One, or two
+// traces.
 Show overview_show(const Workspace& workspace);
 
 }  // namespace kvloupe::state

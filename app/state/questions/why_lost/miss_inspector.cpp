@@ -2,6 +2,7 @@
 
 #include "app/state/labels.h"
 #include "app/state/questions/why_lost/explain.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/analysis/kv_map.h"
@@ -17,6 +18,7 @@
 namespace kvloupe::state {
 namespace {
 
+constexpr const char* kViewId = "miss_inspector";
 constexpr std::size_t kMostBars = 400;
 
 // The chunks after which keys of the span died, with the number of keys.
@@ -73,13 +75,10 @@ std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& c
   return bars;
 }
 
-// Both methods, those that are chosen, once.
 std::vector<MissQuestion> questions_of(const Workspace& workspace) {
   std::vector<MissQuestion> questions;
-  for (const Slot slot : kSlots)
-    if (!workspace.method(slot).empty() &&
-        (questions.empty() || !(questions.front().method == workspace.method(slot))))
-      questions.push_back({workspace.place(), workspace.method(slot)});
+  for (const Slot slot : inspected_slots(workspace))
+    questions.push_back({workspace.place(), workspace.method(slot)});
   return questions;
 }
 
@@ -236,6 +235,19 @@ MissQuestion::Answer MissQuestion::work(Steps& steps) const {
   return answer;
 }
 
+std::vector<Slot> inspected_slots(const Workspace& workspace) {
+  if (show_of(workspace, kViewId) == Show::One) {
+    const Slot slot = workspace.selection().shown;
+    return workspace.method(slot).empty() ? std::vector<Slot>() : std::vector{slot};
+  }
+  std::vector<Slot> slots;
+  for (const Slot slot : kSlots)
+    if (!workspace.method(slot).empty() &&
+        (slots.empty() || !(workspace.method(slots.front()) == workspace.method(slot))))
+      slots.push_back(slot);
+  return slots;
+}
+
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
   const Place& place = question.place;
   const std::string name = watched_span(place)->name;
@@ -263,11 +275,12 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
 }
 
 ViewInfo miss_inspector_view() {
-  return ViewInfo{"miss_inspector", "Miss inspector",
+  return ViewInfo{kViewId, "Miss inspector",
                   "why a key was kept or lost, and what became of it chunk by chunk",
                   "What is kept of attention"}
       .follow(At::Cell | At::Keys)
-      .take_both()
+      .take(2)
+      .with({show_option({Show::Both, Show::One})})
       .draw(problem, table);
 }
 

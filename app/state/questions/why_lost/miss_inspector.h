@@ -62,6 +62,9 @@ struct MissQuestion : OfMethod<At::Head | At::Keys> {
   }
 };
 
+// Of A and B those that the view shows and that are chosen; once where they are one method.
+class Workspace;
+std::vector<Slot> inspected_slots(const Workspace& workspace);
 // What one chunk says of the span, as a sentence.
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer);
 

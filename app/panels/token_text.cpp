@@ -1,0 +1,255 @@
+#include "app/panels/token_text.h"
+
+#include "app/panels/show_control.h"
+#include "app/panels/token_colors.h"
+#include "app/state/labels.h"
+#include "app/widgets/meanings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::KeptBy;
+using state::Place;
+using state::TokenLook;
+
+using Colors = TokenColors;
+
+// Of a token that both could keep, where both are known.
+std::optional<Colors> colors_of_difference(const widgets::Palette& p,
+                                           const std::vector<Strip>& strips, std::int32_t token) {
+  const auto chunk = static_cast<std::size_t>(strips[0].place.chunk);
+  for (const Strip& strip : strips)
+    if (strip.map == nullptr || chunk >= strip.map->map.chunks.size()) return std::nullopt;
+  const KeptBy who =
+      analysis::kept_by(strips[0].map->map.at(chunk, token), strips[1].map->map.at(chunk, token));
+  if (who == KeptBy::NoCandidate) return std::nullopt;
+  if (who == KeptBy::Neither) return Colors{0, p.muted};
+  return Colors{widgets::mix(p.panel, widgets::color_of(p, who), who == KeptBy::Both ? 0.7 : 0.42),
+                p.text};
+}
+
+// What one token is drawn in: of A and B together its upper and its lower half.
+struct Look {
+  Colors upper, lower;
+};
+Look look_of(const widgets::Palette& p, const std::vector<Strip>& strips, bool difference,
+             std::int32_t token) {
+  const auto of_one = [&](const Strip& strip) {
+    const TokenLook look = state::look_of(strip.map, strip.verdicts, strip.place, token);
+    Colors colors = colors_of(p, look);
+    // Half a text of evicted tokens must not drown what the other method kept of it.
+    if (strips.size() > 1 && look == TokenLook::Evicted)
+      colors.back = widgets::mix(p.panel, p.evicted, 0.4);
+    return colors;
+  };
+  if (difference) {
+    const Colors colors = colors_of_difference(p, strips, token).value_or(of_one(strips[0]));
+    return {colors, colors};
+  }
+  return {of_one(strips.front()), of_one(strips.back())};
+}
+
+std::string fate_of(const Strip& strip, std::int32_t token, const std::string& who) {
+  const auto i = static_cast<std::size_t>(token);
+  std::string text;
+  if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
+      token < strip.place.chunk_info().begin)
+    text += fmt::format("\n{}{}", who, state::label_of(strip.verdicts->cell.verdict[i]));
+  if (strip.map != nullptr)
+    if (const auto death = strip.map->map.death_of(token))
+      text += fmt::format("\n{}evicted after {}", who, chunk_name(strip.place.info(), *death));
+  return text;
+}
+
+std::string words_of(const std::vector<Strip>& strips, std::int32_t token) {
+  const Strip& first = strips.front();
+  const trace::TraceInfo& info = first.place.info();
+  std::string text = fmt::format("token {}\n{}", token_line(first.place, token),
+                                 chunk_name(info, info.chunk_of_token(token)));
+  if (first.verdicts != nullptr && token < first.place.chunk_info().begin)
+    text += fmt::format("\n{} of the attention of this {} to the keys before it",
+                        share_text(first.verdicts->share_at(token)),
+                        step_word(first.place.chunk_info().phase));
+  for (std::size_t s = 0; s < strips.size(); ++s)
+    text += fate_of(strips[s], token, strips.size() == 1 ? "" : letter_of_method(s) + ": ");
+  return text;
+}
+
+}  // namespace
+
+TokenText::Mouse TokenText::draw(DrawContext& context, const Spec& spec) {
+  const widgets::FontScope mono(widgets::Type::Number);
+  const float line_height = ImGui::GetTextLineHeight() * 1.42F;
+  ImVec2 size = spec.size;
+  // A figure ends with a whole line and has nothing to scroll with. The window's bar is always there: one
+  // that came later would wrap the text anew, and lose where it was scrolled to.
+  if (context.figure) size.y = std::max(1.0F, std::floor(size.y / line_height)) * line_height;
+  ImGui::BeginChild(
+      spec.id, size, ImGuiChildFlags_None,
+      context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_AlwaysVerticalScrollbar);
+  const Mouse mouse = text_ui(context, spec, line_height);
+  ImGui::EndChild();
+  return mouse;
+}
+
+// Lays the text out for the room; false while nothing of this trace stands.
+bool TokenText::lay_out(DrawContext& context, const state::OpenTrace& trace) {
+  constexpr std::size_t kTokensPerFrame = 20'000;
+  const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.6F);
+  const std::string wanted = fmt::format("{}|{}|{}", trace.key(), room, ImGui::GetFontSize());
+  if (layout_.key == wanted) return true;
+  if (next_layout_.key != wanted) next_layout_.begin(wanted);
+  const std::size_t most =
+      context.figure ? std::numeric_limits<std::size_t>::max() : kTokensPerFrame;
+  if (next_layout_.advance(trace, room, most)) {
+    layout_ = std::move(next_layout_);
+    next_layout_ = {};
+  }
+  return layout_.key.starts_with(trace.key() + "|");
+}
+
+TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, float line_height) {
+  const Place& here = spec.here;
+  if (!lay_out(context, *here.trace)) {
+    widgets::text_colored(context.palette.muted, "Laying out the text\u2026");
+    return {};
+  }
+  follow(context, here, line_height);
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  const std::int32_t num_lines = layout_.num_lines();
+  const auto first =
+      std::clamp(static_cast<std::int32_t>(ImGui::GetScrollY() / line_height), 0, num_lines - 1);
+  const auto last = std::min(
+      num_lines, first + static_cast<std::int32_t>(ImGui::GetWindowHeight() / line_height) + 2);
+  const auto [from, to] = layout_.tokens_of(first, last);
+  top_token_ = from;
+  for (std::int32_t t = from; t < to; ++t) token_ui(context, spec, here, t, origin, line_height);
+  underline_ui(context, here, origin, line_height, from, to);
+  ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
+  if (context.figure || !ImGui::IsWindowHovered()) return {};
+  return point_at(context, spec, origin, line_height, from, to);
+}
+
+void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& here,
+                         std::int32_t token, ImVec2 origin, float line_height) const {
+  const Look look = look_of(context.palette, spec.strips, spec.difference, token);
+  const auto i = static_cast<std::size_t>(token);
+  const ImVec2 at(origin.x + layout_.x[i],
+                  origin.y + line_height * static_cast<float>(layout_.line[i]));
+  const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  if (look.upper.back == look.lower.back) {
+    if (look.upper.back != 0)
+      widgets::key_rect(draw, context.palette, at, {end.x - 0.5F, end.y}, look.upper.back, 2);
+  } else {
+    const float middle = std::floor((at.y + end.y) / 2);
+    draw->AddRectFilled(at, {end.x - 0.5F, middle}, look.upper.back, 2,
+                        ImDrawFlags_RoundCornersTop);
+    draw->AddRectFilled({at.x, middle}, {end.x - 0.5F, end.y}, look.lower.back, 2,
+                        ImDrawFlags_RoundCornersBottom);
+  }
+  if (here.has_keys() && token >= here.key_begin && token < here.key_end)
+    draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
+  if (token == spec.pointed)
+    draw->AddRect({at.x - 1, at.y}, end, context.palette.text, 2, 0, widgets::em(0.11F));
+  if (spec.alone && spec.alone(token))  // dotted below: the other prompt has no such token
+    for (float x = at.x; x < end.x - 2; x += widgets::em(0.35F))
+      draw->AddLine({x, end.y}, {std::min(x + widgets::em(0.18F), end.x), end.y},
+                    context.palette.warning, widgets::em(0.12F));
+  const ImU32 ink = look.lower.ink == context.palette.text ? look.lower.ink : look.upper.ink;
+  draw->AddText({at.x, at.y + line_height * 0.1F}, ink, here.trace->text[i].c_str());
+}
+
+void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 origin,
+                             float line_height, std::int32_t from, std::int32_t to) const {
+  for (const trace::TokenSpan& span : here.info().spans) {
+    if (span.name.rfind("role", 0) == 0) continue;
+    const bool needle = span.name.rfind("needle", 0) == 0;
+    for (std::int32_t t = std::max(from, span.begin); t < std::min(to, span.end); ++t) {
+      const auto i = static_cast<std::size_t>(t);
+      const float y = origin.y + line_height * static_cast<float>(layout_.line[i] + 1) - 2;
+      const float x = origin.x + layout_.x[i];
+      ImGui::GetWindowDrawList()->AddLine({x, y}, {x + layout_.width[i], y},
+                                          needle ? context.palette.text : context.palette.muted,
+                                          widgets::em(needle ? 0.16F : 0.1F));
+    }
+  }
+}
+
+// Scrolls to keys or to a chunk that were chosen elsewhere. A text begins at the watched span,
+// where the chunk sees it; wrapped anew it stays where it was.
+void TokenText::follow(DrawContext& context, const Place& here, float line_height) {
+  const bool new_text = followed_.trace != here.trace;
+  const bool new_keys = here.has_keys() && (here.key_begin != followed_.key_begin ||
+                                            here.key_end != followed_.key_end);
+  const trace::ChunkInfo& chunk = here.chunk_info();
+  const auto span = state::watched_span(here);
+  if (wanted_top_ >= 0 && !new_text)
+    scroll_to_line(std::exchange(wanted_top_, -1), line_height);
+  else if ((new_text || new_keys) && span && (here.has_keys() || span->begin < chunk.end()))
+    scroll_to(span->begin, line_height, 0.35F);
+  else if (new_text || here.chunk != followed_.chunk)
+    scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
+  else if (followed_layout_ != layout_.key)
+    scroll_to(top_token_, line_height, 0);
+  followed_ = here;
+  followed_layout_ = layout_.key;
+}
+
+// The token's line comes to this share of the height, unless it is in view.
+void TokenText::scroll_to(std::int32_t token, float line_height, float share) const {
+  if (token < 0 || token >= static_cast<std::int32_t>(layout_.line.size())) return;
+  const float height = ImGui::GetWindowHeight();
+  const float y = line_height * static_cast<float>(layout_.line[static_cast<std::size_t>(token)]);
+  if (y >= ImGui::GetScrollY() && y + line_height < ImGui::GetScrollY() + height) return;
+  ImGui::SetScrollY(std::max(0.0F, std::floor((y - height * share) / line_height) * line_height));
+}
+
+void TokenText::scroll_to_line(std::int32_t token, float line_height) const {
+  if (token < 0 || token >= static_cast<std::int32_t>(layout_.line.size())) return;
+  ImGui::SetScrollY(line_height *
+                    static_cast<float>(layout_.line[static_cast<std::size_t>(token)]));
+}
+
+TokenText::Mouse TokenText::point_at(DrawContext& context, const Spec& spec, ImVec2 origin,
+                                     float line_height, std::int32_t from, std::int32_t to) {
+  const ImVec2 mouse = ImGui::GetMousePos();
+  const auto line = static_cast<std::int32_t>((mouse.y - origin.y) / line_height);
+  for (std::int32_t t = from; t < to; ++t) {
+    const auto i = static_cast<std::size_t>(t);
+    if (layout_.line[i] != line || mouse.x < origin.x + layout_.x[i] ||
+        mouse.x >= origin.x + layout_.x[i] + layout_.width[i])
+      continue;
+    std::string words = words_of(spec.strips, t);
+    if (spec.alone && spec.alone(t)) words += "\nin this prompt alone";
+    // What is pointed at leads somewhere in the trace shown alone.
+    if (spec.here.trace == context.workspace.place().trace)
+      context.workspace.pointer.at(spec.here, t);
+    widgets::tooltip(
+        {{std::move(words)},
+         {"click or drag: follow these keys; double click: go to the chunk", 0, true}});
+    return spec.strips.front().stale ? Mouse{t, -1, -1, false} : pressed(t);
+  }
+  if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) drag_from_ = -1;
+  return {};
+}
+
+TokenText::Mouse TokenText::pressed(std::int32_t token) {
+  Mouse mouse{token, -1, -1, ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)};
+  if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) drag_from_ = token;
+  if (ImGui::IsMouseDown(ImGuiMouseButton_Left) && drag_from_ >= 0) {
+    mouse.begin = std::min(drag_from_, token);
+    mouse.end = std::max(drag_from_, token) + 1;
+  }
+  return mouse;
+}
+
+}  // namespace kvloupe::panels
