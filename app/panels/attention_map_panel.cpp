@@ -72,7 +72,7 @@ class AttentionMapPanel final : public Panel {
     widgets::figure_head_ui(context.palette, context.figure, "Attention map of two traces", "",
                             place_caption(workspace.place()), {});
     show_ui(context, kView);
-    ImGui::NewLine();
+    if (!context.figure) ImGui::NewLine();
     if (!other_ready_ui(context, other)) return;
     if (!other.note.empty()) widgets::text_wrapped(context.palette.muted, other.note);
     scale_ui(context, workspace.place().chunk_info(), false);
@@ -91,7 +91,8 @@ class AttentionMapPanel final : public Panel {
     const ImVec2 part(beside ? (room.x - gap) / 2 : room.x, beside ? room.y : (room.y - gap) / 2);
     for (std::size_t i = 0; i < pictures_.size(); ++i) {
       if (i > 0 && beside) ImGui::SameLine(0, gap);
-      ImGui::BeginChild(i == 0 ? "here" : "there", part);
+      ImGui::BeginChild(i == 0 ? "here" : "there", part, ImGuiChildFlags_None,
+                        context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
       const auto of_other = pointed[1 - i];
       const std::optional<Pair> hit = picture_ui(
           context, i, slot, current && of_other ? moved(aligned, i == 1, *of_other) : std::nullopt,
@@ -120,7 +121,10 @@ class AttentionMapPanel final : public Panel {
     if (!ready_ui(context, picture.strip(), kDoing)) return std::nullopt;
     broken_ui(context, picture.strip()->num_broken, picture.num_broken());
     ImGui::Dummy({0, widgets::em(0.9F)});
-    return picture.draw(context, ImGui::GetContentRegionAvail(), Show::One, pointed, choose);
+    // Three plots stand below each other.
+    ImVec2 room = ImGui::GetContentRegionAvail();
+    room.y -= 3 * ImGui::GetStyle().ItemSpacing.y;
+    return picture.draw(context, room, Show::One, pointed, choose);
   }
 
   // What is drawn is of this place.

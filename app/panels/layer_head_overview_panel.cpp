@@ -203,7 +203,7 @@ class OverviewPanel final : public Panel {
       heading_ui(
           context, state::readable_name(result.question.place.trace->name),
           result.question.of_method()
-              ? fmt::format("{}  {}", state::readable_name(result.question.method.text), mean)
+              ? fmt::format("{}  {}", state::readable_name(result.question.method.id()), mean)
               : mean);
     else
       method_line_ui(context, index, result.question.method, mean);

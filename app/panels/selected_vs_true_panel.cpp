@@ -126,7 +126,8 @@ class SelectedVsTruePanel final : public Panel {
                      numbers_of(answer.cell));
       ImGui::EndChild();
       bars_ui(context, {answer, result.question.place, result.stale}, ends,
-              is_b ? "##bars b" : "##bars", {part.x, part.y - (beside ? line : 0)});
+              is_b ? "##bars b" : "##bars",
+              {part.x, part.y - (beside ? line + 2 * ImGui::GetStyle().ItemSpacing.y : 0)});
       ImGui::EndGroup();
     }
   }
