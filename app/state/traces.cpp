@@ -151,6 +151,13 @@ void Traces::activate(int tab_id) {
   if (find(tab_id) != nullptr) active_ = tab_id;
 }
 
+void Traces::take(const Traces& others) {
+  for (const auto& tab : others.tabs_)
+    if (tab->state == ResultState::Ready) tabs_.push_back(std::make_unique<TraceTab>(*tab));
+  active_ = others.active_;
+  next_id_ = others.next_id_;
+}
+
 TraceTab* Traces::find(int tab_id) {
   for (const auto& tab : tabs_)
     if (tab->id == tab_id) return tab.get();

@@ -32,7 +32,8 @@ std::string problem(Workspace& workspace) {
     if (verdicts.state == ResultState::Loading) waiting = problem_of(verdicts);
   }
   for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{place})),
-                                     problem_of(workspace.ask(AttentionMapQuestion{place}))})
+                                     problem_of(workspace.ask(AttentionMapQuestion{place})),
+                                     problem_of(workspace.ask(AttentionRowsQuestion{place}))})
     if (!problem.empty()) return problem;
   return waiting;
 }
