@@ -30,22 +30,22 @@ const state::ViewInfo& checked_view(const ExportRequest& request) {
                     "it is exported in other formats only", fmt::format("use {}", has));
 }
 
-void wait_until_idle(state::Workspace& workspace) {
-  const CancelToken interrupted = interrupt_token();
+void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel = interrupt_token()) {
   while (workspace.answers.busy()) {
-    interrupted.throw_if_cancelled();
+    cancel.throw_if_cancelled();
     if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
 
 // A request is made by asking: ask, wait, and ask again until nothing new is wanted.
-void settle(state::Workspace& workspace, const state::ViewInfo& view) {
+void settle(state::Workspace& workspace, const state::ViewInfo& view,
+            const CancelToken& cancel = interrupt_token()) {
   std::string problem;
   for (int round = 0; round < 64; ++round) {
     workspace.begin_frame();
     problem = view.problem(workspace);
     if (!workspace.answers.busy()) break;
-    wait_until_idle(workspace);
+    wait_until_idle(workspace, cancel);
   }
   if (!problem.empty())
     throw input_error(fmt::format("the view {} cannot be exported", view.id), problem,
@@ -86,19 +86,6 @@ Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
   return renderer.read();
 }
 
-// The file of a request whose trace is open and shown.
-void write(state::Workspace& workspace, const ExportRequest& request) {
-  if (request.format == Format::Png) {
-    write_png(request.file, draw_view(workspace, request));
-    return;
-  }
-  const state::ViewInfo& view = *state::find_view(request.what.view);
-  settle(workspace, view);
-  write_whole_file(request.file, state::is_of_tables(request.format)
-                                     ? state::text_of(view.table(workspace), request.format)
-                                     : state::npy_bytes(view.array(workspace)));
-}
-
 void append_chunk(state::Table table, int chunk, state::Table& all) {
   const bool named = std::any_of(table.columns.begin(), table.columns.end(),
                                  [](const auto& column) { return column.id == "chunk"; });
@@ -111,6 +98,19 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 }
 
 }  // namespace
+
+void export_shown(state::Workspace& workspace, const ExportRequest& request,
+                  const CancelToken& cancel) {
+  if (request.format == Format::Png) {
+    write_png(request.file, draw_view(workspace, request));
+    return;
+  }
+  const state::ViewInfo& view = *state::find_view(request.what.view);
+  settle(workspace, view, cancel);
+  write_whole_file(request.file, state::is_of_tables(request.format)
+                                     ? state::text_of(view.table(workspace), request.format)
+                                     : state::npy_bytes(view.array(workspace)));
+}
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
   const state::PictureForm& form = request.what.picture;
@@ -137,7 +137,7 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
   for (const Output& output : outputs) {
     request.format = output.format;
     request.file = output.file;
-    write(workspace, request);
+    export_shown(workspace, request, interrupt_token());
   }
 }
 

@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/view_state.h"
 #include "app/state/workspace.h"
+#include "core/base/cancel.h"
 #include "core/base/memory_account.h"
 #include "core/selection/spec/basis_maker.h"
 
@@ -35,6 +36,10 @@ void export_view(const ExportRequest& request);
 // Several files of one view at one place, in place of the request's own. Nothing is written unless all
 // may be.
 void export_view(ExportRequest request, const std::vector<Output>& outputs);
+// The request's file of a workspace at which its trace is open and its words are shown already. An answer
+// that the workspace has is taken as it is.
+void export_shown(state::Workspace& workspace, const ExportRequest& request,
+                  const CancelToken& cancel);
 // One table of all chunks, with their number in front where the view has no such column. Usage for a
 // view that does not look at chunks.
 void export_all_chunks(const ExportRequest& request);

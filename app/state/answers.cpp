@@ -132,6 +132,21 @@ bool AnswerStore::measuring() const {
   });
 }
 
+void AnswerStore::take_shown(const AnswerStore& other) {
+  Entries shown;
+  {
+    const std::lock_guard lock(other.mutex_);
+    for (const auto& [key, entry] : other.entries_)
+      if (entry.state == ResultState::Ready && entry.asked + 1 >= other.frame_)
+        shown.emplace(key, entry);
+  }
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : shown) {
+    entry.asked = frame_;
+    entries_.insert_or_assign(key, std::move(entry));
+  }
+}
+
 AnswerStore::Entries::const_iterator AnswerStore::oldest() const {
   auto oldest = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -161,6 +176,11 @@ std::shared_ptr<const void> AnswerStore::give_up_oldest() {
 Answers::Answers(MemoryAccountPtr memory) : store_(std::move(memory)) {}
 
 Answers::~Answers() { jobs_.cancel_all(); }
+
+void Answers::take_shown(const Answers& others) {
+  start_engine = others.start_engine;
+  store_.take_shown(others.store_);
+}
 
 int Answers::begin_frame() {
   const int delivered = deliver();

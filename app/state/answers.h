@@ -54,6 +54,8 @@ class AnswerStore final : public MemoryCache {
   void forget_if(const std::function<bool(const std::string& key)>& doomed);
   void forget_failures();
   bool measuring() const;  // an entry on request is under way
+  // The answers that another store was lately asked for: they stay charged where they were put.
+  void take_shown(const AnswerStore& other);
 
   std::optional<std::uint64_t> oldest_use() const override;
   std::shared_ptr<const void> give_up_oldest() override;
@@ -111,6 +113,8 @@ class Answers {
   bool measuring() const { return store_.measuring(); }
   JobSystem& jobs() { return jobs_; }
   const JobSystem& jobs() const { return jobs_; }
+  // What others were asked for in this frame or the one before need not be computed here.
+  void take_shown(const Answers& others);
 
  private:
   template <Question Q>

@@ -184,6 +184,13 @@ const TraceTab* Traces::find(const std::string& path) const {
   return nullptr;
 }
 
+void Traces::take(const Traces& others) {
+  for (const auto& tab : others.tabs_)
+    if (tab->state == ResultState::Ready) tabs_.push_back(std::make_unique<TraceTab>(*tab));
+  active_ = others.active_;
+  next_id_ = others.next_id_;
+}
+
 TraceTab* Traces::find(int tab_id) {
   for (const auto& tab : tabs_)
     if (tab->id == tab_id) return tab.get();

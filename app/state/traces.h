@@ -54,6 +54,8 @@ class Traces {
   // history stay; who stood at the last chunk stands at the last one again. False: no tab has it.
   bool grown(const std::string& path, const std::string& path_now);
   void activate(int tab_id);
+  // Opens what is open and ready elsewhere, as it stands there.
+  void take(const Traces& others);
 
   const std::vector<std::unique_ptr<TraceTab>>& tabs() const { return tabs_; }
   TraceTab* active();

@@ -11,6 +11,13 @@ Workspace::Workspace(MemoryAccountPtr account, Traces::Opener opener)
       traces(answers, memory, std::move(opener)),
       cursor(traces) {}
 
+std::unique_ptr<Workspace> Workspace::apart() const {
+  auto other = std::make_unique<Workspace>(memory);
+  other->traces.take(traces);
+  other->answers.take_shown(answers);
+  return other;
+}
+
 std::vector<MethodChoice> Workspace::more_methods(bool and_tried) const {
   std::vector<MethodChoice> methods = selection().more;
   if (const TraceTab* tab = traces.ready(); and_tried && tab != nullptr)

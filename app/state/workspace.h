@@ -39,6 +39,9 @@ class Workspace {
   const Place& place() const { return cursor.place(); }
   const MethodChoice& method(Slot slot) const { return selection().choice(slot); }
   const MethodChoice& method() const { return method(selection().shown); }
+  // Another that shows the same and has the answers that stand on screen, for one thread to work on
+  // while this one goes on: none of these is computed again.
+  std::unique_ptr<Workspace> apart() const;
   // What was named beside A and B, and on request what was tried on the spot.
   std::vector<MethodChoice> more_methods(bool and_tried) const;
   // The choice made for an option of a view, or its default.

@@ -1,5 +1,6 @@
 // Exporting by mouse: nothing that is open is written over, however it is named, and what else is
 // there is asked for first.
+#include "app/state/view_list.h"
 #include "tests/gui/window_fixture.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +44,7 @@ class ExportDialog : public test::WindowTest {
   }
   // The menu of the view's tab, the name typed (the dialog begins in the folder of the traces), the
   // button pressed.
-  void export_to(const std::string& file) {
+  void export_to(const std::string& file, const std::string& format = "png") {
     explorer().panels().show("kv_map");
     settle();
     drive("export", [&](ImGuiTestContext* ctx) {
@@ -52,7 +53,7 @@ class ExportDialog : public test::WindowTest {
       ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
       ctx->MouseClick(1);
       ctx->Yield(3);
-      ctx->ItemClick("//$FOCUSED/Export as png\u2026");
+      ctx->ItemClick(("//$FOCUSED/Export as " + format + "\u2026").c_str());
       ctx->Yield(4);
       ctx->SetRef("//$FOCUSED");
       ctx->ItemInput("##name");
@@ -135,6 +136,23 @@ TEST_F(ExportDialog, AsksBeforeAFileIsReplaced) {
   settle();
   EXPECT_EQ(bytes_of(file), "exported");
   EXPECT_EQ(written_.size(), 2U);
+  EXPECT_THAT(explorer().messages().history().back(), HasSubstr("Written: "));
+}
+
+// The command would make the same file; it is not run, and nothing is computed.
+TEST_F(ExportDialog, TablesAndArraysAreMadeOfWhatStandsOnScreen) {
+  explorer().panels().show("kv_map");
+  settle();
+  const state::ViewInfo& view = state::view_named("kv_map");
+  ASSERT_EQ(view.problem(workspace()), "");
+  const std::string table = state::text_of(view.table(workspace()), state::Format::Csv);
+  const std::string array = state::npy_bytes(view.array(workspace()));
+  export_to("exports/kept.csv", "csv");
+  export_to("exports/kept.npy", "npy");
+  settle();
+  EXPECT_TRUE(written_.empty()) << "the command line was run";
+  EXPECT_TRUE(bytes_of("exports/kept.csv") == table);
+  EXPECT_TRUE(bytes_of("exports/kept.npy") == array);
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("Written: "));
 }
 

@@ -4,9 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 namespace kvloupe::test {
 namespace {
@@ -17,6 +21,13 @@ double milliseconds(clockid_t clock) {
   timespec now = {};
   ::clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+// How long a thread was ready to run while something else ran.
+double queued_ms(const std::string& schedule) {
+  std::ifstream file(schedule);  // absent in some kernels
+  double ran = 0, queued = 0;
+  return file >> ran >> queued ? queued / 1e6 : 0;
 }
 
 void keep(std::vector<FrameWatch::Frame>& worst, const FrameWatch::Frame& frame,
@@ -34,12 +45,36 @@ std::string line_of(const FrameWatch::Frame& frame) {
 
 }  // namespace
 
-FrameWatch::Clock FrameWatch::clock_now() {
-  Clock now{milliseconds(CLOCK_MONOTONIC), milliseconds(CLOCK_THREAD_CPUTIME_ID), 0};
-  std::ifstream file("/proc/thread-self/schedstat");  // absent in some kernels
-  double ran = 0, queued = 0;
-  if (file >> ran >> queued) now.queued = queued / 1e6;
+FrameWatch::Clock FrameWatch::clock_now() const {
+  Clock now{milliseconds(CLOCK_MONOTONIC), milliseconds(CLOCK_THREAD_CPUTIME_ID),
+            queued_ms("/proc/thread-self/schedstat")};
+  if (script_) {
+    now.processor += milliseconds(script_->processor);
+    now.queued += queued_ms(script_->schedule);
+  }
   return now;
+}
+
+void FrameWatch::script_begins() {
+  Script script;
+  ::pthread_getcpuclockid(::pthread_self(), &script.processor);
+  script.schedule = fmt::format("/proc/self/task/{}/schedstat", ::gettid());
+  const double processor = milliseconds(script.processor), queued = queued_ms(script.schedule);
+  script_ = std::move(script);
+  // In the midst of a frame: what the thread did before is not the frame's.
+  for (Clock* at : {&begin_, &rendered_}) {
+    at->processor += processor;
+    at->queued += queued;
+  }
+}
+
+void FrameWatch::script_ends() {
+  const double processor = milliseconds(script_->processor), queued = queued_ms(script_->schedule);
+  script_.reset();
+  for (Clock* at : {&begin_, &rendered_}) {
+    at->processor -= processor;
+    at->queued -= queued;
+  }
 }
 
 void FrameWatch::begin() { begin_ = rendered_ = clock_now(); }

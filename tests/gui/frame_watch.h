@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <ctime>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,10 @@ class FrameWatch {
 
   // The frames from now on are this event's.
   void now(const std::string& event) { event_ = event; }
+  // The test engine runs a script in a thread of its own, while the window's waits: what it calls is done
+  // by the window, too. Called by that thread, before and after.
+  void script_begins();
+  void script_ends();
   void begin();
   void rendered();  // what follows waits for the screen
   void end();
@@ -34,8 +40,14 @@ class FrameWatch {
   struct Clock {
     double wall = 0, processor = 0, queued = 0;  // ms; queued: ready to run, and something else ran
   };
-  static Clock clock_now();
+  Clock clock_now() const;
 
+  struct Script {
+    clockid_t processor = CLOCK_THREAD_CPUTIME_ID;
+    std::string schedule;  // file
+  };
+
+  std::optional<Script> script_;
   std::string event_ = "start";
   Clock begin_, rendered_;
   std::size_t count_ = 0;

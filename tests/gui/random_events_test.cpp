@@ -272,11 +272,13 @@ class RandomEvents : public test::WindowTest {
   void run_script(long events) {
     ImGuiTest* test = IM_REGISTER_TEST(engine, "window", "random");
     test->TestFunc = [this, events](ImGuiTestContext* ctx) {
+      watch_.script_begins();
       for (long i = 0; i < events && !ctx->IsError(); ++i) {
         one_event(ctx);
         // A dialog that nobody closes would swallow the rest.
         if (i % 20 == 19) ctx->KeyPress(ImGuiKey_Escape, 2);
       }
+      watch_.script_ends();
     };
     ImGuiTestEngine_QueueTest(engine, test);
     while (!ImGuiTestEngine_IsTestQueueEmpty(engine)) {

@@ -1,5 +1,6 @@
 #include "app/shell/windows/exporter.h"
 
+#include "app/figure/export.h"
 #include "app/shell/commands/shell_words.h"
 #include "app/state/export_words.h"
 #include "app/widgets/figure.h"
@@ -57,11 +58,16 @@ void Exporter::ask(const state::ViewInfo& view, state::Format format, const std:
   if (!workspace_.has_trace()) return;
   // What stands on the screen now, not when the name has been found.
   const state::ViewState what = state::describe(workspace_, view);
+  std::shared_ptr<state::Workspace> shown;
+  if (format != state::Format::Png) {
+    view.problem(workspace_);  // asks for all that the table is made of
+    shown = workspace_.apart();
+  }
   const std::filesystem::path start =
       std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::ending_of(format));
   files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", view.title), start,
-              [this, what, format](const std::string& file) {
-                begin({what, format, file});
+              [this, what, shown, format](const std::string& file) {
+                begin({what, shown, format, file});
               });
 }
 
@@ -108,18 +114,12 @@ void Exporter::draw(const widgets::Palette& palette) {
   if (confirmed) write(*confirmed);
 }
 
-// The command line draws and writes, in a process of its own with a context of its own: so the file
-// is what the command gives.
 void Exporter::write(const Request& request) {
-  std::vector<std::string> arguments = state::export_arguments(request.what);
-  arguments.insert(arguments.end(),
-                   {fmt::format("--{}", state::name_of(request.format)), request.file});
+  const bool drawn = request.format == state::Format::Png;
   ++under_way_;
   workspace_.answers.jobs().submit<std::string>(
-      Lane::TraceIo, "export", fmt::format("Exporting {}", request.what.view),
-      [run = run_command, arguments](const WorkContext&) {
-        return std::make_shared<const std::string>(run(arguments));
-      },
+      Lane::TraceIo, "export " + request.file, fmt::format("Exporting {}", request.what.view),
+      drawn ? drawing(request) : writing(request),
       [this, file = request.file](std::shared_ptr<const std::string> problem) {
         --under_way_;
         messages_.say(problem->empty() ? "Written: " + printable(file) : *problem,
@@ -129,6 +129,27 @@ void Exporter::write(const Request& request) {
         --under_way_;
         messages_.say(error.what(), true);
       });
+}
+
+// A number on screen is not computed again to be written.
+Exporter::Work Exporter::writing(const Request& request) {
+  return [request](const WorkContext& context) {
+    check_result_file(request.file, state::files_read(request.what), false);
+    figure::export_shown(*request.shown, {request.what, request.format, request.file},
+                         context.cancel);
+    return std::make_shared<const std::string>();
+  };
+}
+
+// The command line draws, in a process of its own: ImGui draws in one thread of a process alone, and the
+// frames of a picture, its fonts before them, would hold up the window's.
+Exporter::Work Exporter::drawing(const Request& request) const {
+  std::vector<std::string> arguments = state::export_arguments(request.what);
+  arguments.insert(arguments.end(),
+                   {fmt::format("--{}", state::name_of(request.format)), request.file});
+  return [run = run_command, arguments](const WorkContext&) {
+    return std::make_shared<const std::string>(run(arguments));
+  };
 }
 
 }  // namespace kvloupe::shell

@@ -1,5 +1,5 @@
 // Exports what a view shows now: asks where to, asks before a file is replaced, and says what was
-// written.
+// written. Tables and arrays are made from the answers on screen; a picture is drawn by the command line.
 #pragma once
 
 #include "app/shell/commands/run_self.h"
@@ -8,8 +8,10 @@
 #include "app/state/view.h"
 #include "app/state/view_state.h"
 #include "app/state/workspace.h"
+#include "core/base/cancel.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,17 +36,23 @@ class Exporter {
   int under_way() const { return under_way_; }  // files
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);
-  // Runs the command line that writes the file: "" on success, else its sentence. On a job's thread.
+  // Runs the command line that draws the file: "" on success, else its sentence. On a job's thread.
   std::function<std::string(const std::vector<std::string>& arguments)> run_command = run_self;
 
  private:
   struct Request {
     state::ViewState what;
+    std::shared_ptr<state::Workspace>
+        shown;  // as it was when that was asked for; null: it is drawn
     state::Format format;
     std::string file;
   };
   void begin(const Request& request);
   void write(const Request& request);
+  // "" on success, else a sentence.
+  using Work = std::function<std::shared_ptr<const std::string>(const WorkContext&)>;
+  static Work writing(const Request& request);
+  Work drawing(const Request& request) const;
 
   state::Workspace& workspace_;
   FileDialog& files_;

@@ -8,6 +8,7 @@
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace kvloupe::shell {
 namespace {
@@ -74,7 +75,8 @@ void FileDialog::confirm() {
     return;
   }
   open_ = false;
-  chosen_(path.string());
+  const auto chosen = std::exchange(chosen_, nullptr);  // what it holds goes with it
+  chosen(path.string());
 }
 
 void FileDialog::draw(const widgets::Palette& palette) {
@@ -102,8 +104,11 @@ void FileDialog::draw(const widgets::Palette& palette) {
   if (ImGui::Button(purpose_ == Purpose::SaveFile ? "Save" : "Open", {widgets::em(5), 0}))
     confirm();
   ImGui::SameLine();
-  if (ImGui::Button("Cancel", {widgets::em(5), 0}) || ImGui::IsKeyPressed(ImGuiKey_Escape) || !stay)
+  if (ImGui::Button("Cancel", {widgets::em(5), 0}) || ImGui::IsKeyPressed(ImGuiKey_Escape) ||
+      !stay) {
     open_ = false;
+    chosen_ = nullptr;
+  }
   appearing_ = false;
   if (!open_) ImGui::CloseCurrentPopup();
   ImGui::EndPopup();
