@@ -49,7 +49,7 @@ class WindowHands : public test::WindowTest {
     });
   }
   // While a script runs the engine has a clipboard of its own: each reads it at its end.
-  static std::string clipboard() { return copied_; }
+  static const std::string& clipboard() { return copied_; }
   static void read_clipboard() {
     const char* text = ImGui::GetClipboardText();
     copied_ = text != nullptr ? text : "";
