@@ -61,8 +61,7 @@ class WindowLayouts : public test::WindowTest {
     drive("name", [&](ImGuiTestContext* ctx) {
       ctx->SetRef("//$FOCUSED");
       ctx->ItemInput("##name");
-      ctx->KeyCharsReplace(name.c_str());
-      ctx->ItemClick("###save");
+      ctx->KeyCharsReplaceEnter(name.c_str());
       ctx->Yield(3);
     });
   }
