@@ -267,8 +267,6 @@ TEST_F(WindowViews, ATraceThatWasClosedComesBack) {
   ASSERT_EQ(workspace().traces.tabs().size(), 2U);
   EXPECT_EQ(workspace().traces.active()->path, trace(1));
   EXPECT_EQ(place().layer, 3);
-  press(ImGuiMod_Ctrl | ImGuiKey_Y);
-  EXPECT_EQ(workspace().traces.tabs().size(), 1U);
 }
 
 // One press closes one thing, and what was typed stays.
