@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 namespace kvloupe {
@@ -49,26 +50,26 @@ class WindowLayouts : public test::WindowTest {
     for (const shell::Layout& layout : explorer().layouts().all()) names.push_back(layout.name);
     return names;
   }
-  static void choose(const std::string& entry) {
+  // In one script: the test engine closes the dialogs that a script leaves open.
+  static void choose(const std::string& entry,
+                     const std::function<void(ImGuiTestContext*)>& then = {}) {
     drive("menu", [&](ImGuiTestContext* ctx) {
       ctx->SetRef("##MainMenuBar");
       ctx->MenuClick(("View/Layouts/" + entry).c_str());
       ctx->Yield(6);
+      if (then) then(ctx);
     });
   }
   static void save_as(const std::string& name) {
-    choose("Save layout as\u2026");
-    drive("name", [&](ImGuiTestContext* ctx) {
+    choose("Save layout as\u2026", [&](ImGuiTestContext* ctx) {
       ctx->SetRef("//$FOCUSED");
       ctx->ItemInput("##name");
-      ctx->KeyCharsReplace(name.c_str());
-      ctx->ItemClick("###save");
+      ctx->KeyCharsReplaceEnter(name.c_str());
       ctx->Yield(3);
     });
   }
-  static void confirm(const std::string& file, const char* button) {
-    drive("file", [&](ImGuiTestContext* ctx) {
-      ctx->Yield(3);
+  static void choose_file(const std::string& entry, const std::string& file, const char* button) {
+    choose(entry, [&](ImGuiTestContext* ctx) {
       ctx->SetRef("//$FOCUSED");
       ctx->ItemInput("##name");
       ctx->KeyCharsReplace(file.c_str());
@@ -171,22 +172,19 @@ TEST_F(WindowLayouts, AFileIsExchanged) {
   arrange();
   const shell::Layout arranged = panels().layout();
   const std::string file = (folder / "shared.json").string();
-  choose("Export this layout\u2026");
-  confirm(file, "Save");
+  choose_file("Export this layout\u2026", file, "Save");
   settle();
   ASSERT_TRUE(std::filesystem::exists(file));
   explorer().run_command("layout.reset");
   settle();
-  choose("Import a layout\u2026");
-  confirm(file, "Open");
+  choose_file("Import a layout\u2026", file, "Open");
   settle();
   frames(8);
   EXPECT_TRUE(panels().visible(kCopy));
   EXPECT_EQ(shell::views_in(panels().layout()), shell::views_in(arranged));
   // What is there is not written over.
   std::ofstream(folder / "mine.txt") << "mine";
-  choose("Export this layout\u2026");
-  confirm((folder / "mine.txt").string(), "Save");
+  choose_file("Export this layout\u2026", (folder / "mine.txt").string(), "Save");
   settle();
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("is there already"));
   EXPECT_EQ(std::filesystem::file_size(folder / "mine.txt"), 4U);
@@ -263,8 +261,7 @@ TEST_F(WindowLayouts, HostileFilesChangeNothing) {
   // By the menu, as a person does.
   for (const std::size_t i : {std::size_t{6}, std::size_t{8}, std::size_t{10}}) {
     std::ofstream(file, std::ios::binary) << bad[i];
-    choose("Import a layout\u2026");
-    confirm(file, "Open");
+    choose_file("Import a layout\u2026", file, "Open");
     settle();
     EXPECT_THAT(explorer().messages().history().back(), HasSubstr("is not used as a layout"));
   }
