@@ -113,7 +113,8 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
     draw->AddLine(means[static_cast<std::size_t>(i - 1)], means[static_cast<std::size_t>(i)],
                   widgets::with_alpha(palette.series[0], alpha), widgets::em(0.13F));
   }
-  for (const ImVec2& mean : means) draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
+  for (const ImVec2& mean : means)
+    draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
   const int here = result.question.place.chunk - result->points->first_chunk;
   if (here >= 0 && here <= last) mean_ui(draw, palette, means[static_cast<std::size_t>(here)]);
   for (const int numbered : {0, here, last})

@@ -82,8 +82,8 @@ void legend(DrawContext& context, const Geometry& result, const Wanted& wanted) 
   if (form.shows_queries()) {
     if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
     add_rings(palette, result.question.place, *result->queries, wanted, items);
-    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query", palette.series[0],
-                     Shape::Triangle});
+    items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query",
+                     palette.series[0], Shape::Triangle});
   }
   if (form.shows_keys()) {
     std::set<std::pair<analysis::KeyState, bool>> there;

@@ -328,9 +328,9 @@ class TokenStripPanel final : public Panel {
     const float line_height = ImGui::GetTextLineHeight() * 1.42F;
     float height = std::max(ImGui::GetContentRegionAvail().y, widgets::em(4));
     if (context.figure) height = std::max(1.0F, std::floor(height / line_height)) * line_height;
-    ImGui::BeginChild("text", {0, height}, ImGuiChildFlags_None,
-                      context.figure ? ImGuiWindowFlags_NoScrollbar
-                                     : ImGuiWindowFlags_AlwaysVerticalScrollbar);
+    ImGui::BeginChild(
+        "text", {0, height}, ImGuiChildFlags_None,
+        context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_AlwaysVerticalScrollbar);
     text_ui(context, strips, difference, line_height);
     ImGui::EndChild();
   }
