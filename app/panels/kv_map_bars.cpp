@@ -54,7 +54,9 @@ void recall_bar(DrawContext& context, const Map& map, std::size_t chunk, double 
                           .has(static_cast<int>(chunk));
   const ImU32 bar = dense ? context.palette.dense
                           : widgets::mix(context.palette.panel, context.palette.hit,
-                                         !counts ? 0.3 : here ? 1.0 : 0.75);
+                                         !counts ? 0.3
+                                         : here  ? 1.0
+                                                 : 0.75);
   draw->AddRectFilled(from, to, bar);
   const widgets::FontScope small(widgets::Type::Caption);
   if (std::abs(to.y - from.y) < ImGui::GetTextLineHeight() * 0.9F) return;

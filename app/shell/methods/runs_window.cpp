@@ -82,7 +82,10 @@ const std::vector<const replay::NumberInfo*>& columns() {
   return all;
 }
 
-void set_up_columns(bool watched) {
+// In a narrow panel the names need the room of the bars.
+constexpr float kWithBar = 5.25F, kWithoutBar = 3.25F;
+
+void set_up_columns(bool watched, float share_width) {
   ImGui::TableSetupScrollFreeze(1, 1);
   ImGui::TableSetupColumn("run", ImGuiTableColumnFlags_NoHide | ImGuiTableColumnFlags_WidthStretch,
                           1, kName);
@@ -90,12 +93,13 @@ void set_up_columns(bool watched) {
                           ImGuiTableColumnFlags_WidthFixed |
                               ImGuiTableColumnFlags_PreferSortDescending |
                               (watched ? 0 : ImGuiTableColumnFlags_Disabled),
-                          widgets::em(5.25F), kWatched);
+                          share_width, kWatched);
   for (const replay::NumberInfo* info : columns()) {
     ImGuiTableColumnFlags flags = ImGuiTableColumnFlags_WidthFixed;
     if (info->number != replay::Number::MassRecall) flags |= ImGuiTableColumnFlags_DefaultHide;
     if (info->higher_is_better()) flags |= ImGuiTableColumnFlags_PreferSortDescending;
-    ImGui::TableSetupColumn(info->heading, flags, widgets::em(info->is_share() ? 5.25F : 4.5F),
+    ImGui::TableSetupColumn(info->heading, flags,
+                            info->is_share() ? share_width : widgets::em(4.5F),
                             static_cast<ImGuiID>(info->number));
   }
 }
@@ -116,6 +120,8 @@ void header_ui(const std::string& watched) {
 }
 
 void share_ui(const widgets::Palette& palette, double share, const std::string& words) {
+  if (ImGui::GetContentRegionAvail().x < widgets::em(4))
+    return widgets::text_colored(palette.text, words);
   widgets::share_bar_ui(palette, share, palette.hit, widgets::em(2.5F), widgets::em(0.4F));
   ImGui::SameLine(0, widgets::em(0.3F));
   widgets::text_colored(palette.muted, words);
@@ -192,8 +198,10 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
                                      ImGuiTableFlags_Hideable | ImGuiTableFlags_Reorderable |
                                      ImGuiTableFlags_Resizable | ImGuiTableFlags_ScrollY |
                                      ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH;
+  const float share_width =
+      widgets::em(ImGui::GetContentRegionAvail().x < widgets::em(24) ? kWithoutBar : kWithBar);
   if (!ImGui::BeginTable("runs", static_cast<int>(columns().size()) + 2, kFlags)) return;
-  set_up_columns(watched_.has_value());
+  set_up_columns(watched_.has_value(), share_width);
   header_ui(name);
   sort(rows);
   std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.pinned; });
