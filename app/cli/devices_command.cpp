@@ -51,11 +51,10 @@ Command devices_command(const GlobalOptions& global) {
                   "list the devices of this machine that --device takes, and why not the others");
   const auto json = std::make_shared<bool>(false);
   command.option("--json", json.get(), "print JSON");
-  command.run = [json, &global](const Given&) {
-    use_engine(global);
+  command.run = with_engine(global, [json] {
     const std::vector<device::ListedDevice> devices = engine().list_devices();
     *json ? print_json(devices) : print_table(devices);
-  };
+  });
   return command;
 }
 

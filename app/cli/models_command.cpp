@@ -60,15 +60,14 @@ Command models_command(const GlobalOptions& global) {
   command.footer =
       "Nothing is fetched: Hugging Face's cache and the folders of llama.cpp and Ollama are\n"
       "looked through, headers alone are read.";
-  command.run = [json, &global](const Given&) {
-    use_engine(global);
+  command.run = with_engine(global, [json] {
     const capture::ModelFolders folders = capture_engine().model_folders();
     const std::vector<capture::FoundModel> models = capture_engine().find_models(folders);
     if (*json)
       print_json(models);
     else
       print_table(models, folders);
-  };
+  });
   return command;
 }
 
