@@ -175,10 +175,7 @@ Command bench_command(const GlobalOptions& global) {
   command.option("--peers", &arguments->peers,
                  "compare with transformers too; installs it first (about 5 GB)");
   command.option("--json", &arguments->json, "print JSON");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_bench(*arguments);
-  };
+  command.run = with_engine(global, [arguments] { run_bench(*arguments); });
   return command;
 }
 

@@ -104,10 +104,7 @@ Command calibrate_command(const GlobalOptions& global) {
       "many is not said). The defaults are smaller so that a first use takes a minute or two on\n"
       "two cores.";
   command.subcommands = calibrations_on_traces(global);
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run(*arguments);
-  };
+  command.run = with_engine(global, [arguments] { run(*arguments); });
   return command;
 }
 

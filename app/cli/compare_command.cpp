@@ -418,10 +418,7 @@ Command compare_command(const GlobalOptions& global) {
                  "is interpolated");
   command.option("--json", &arguments->json, "as JSON, with every scope");
   command.option("--force", &arguments->force, "let an output replace a trace or a model, too");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_compare(*arguments, global);
-  };
+  command.run = with_engine(global, [arguments, &global] { run_compare(*arguments, global); });
   return command;
 }
 

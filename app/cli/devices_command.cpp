@@ -43,12 +43,11 @@ Command devices_command(const GlobalOptions& global) {
                   "list the devices of this machine that --device takes, and why not the others");
   const auto json = std::make_shared<bool>(false);
   command.option("--json", json.get(), "print JSON");
-  command.run = [json, &global](const Given&) {
-    use_engine(global);
+  command.run = with_engine(global, [json] {
     const table::Table table = devices_table(engine().list_devices());
     *json ? results::add_data(json_text("kvloupe-devices/1", {{"devices", json_rows(table)}}, 2))
           : results::add_text(table::terminal_text(table));
-  };
+  });
   return command;
 }
 

@@ -263,10 +263,7 @@ Command diff_command(const GlobalOptions& global) {
   command.option("--csv", &arguments->csv, "also write the rows to this file, or alone to -");
   command.option("--json", &arguments->json, "as JSON, with every cell");
   command.option("--force", &arguments->force, "let an output replace a trace or a model, too");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_diff(*arguments, global);
-  };
+  command.run = with_engine(global, [arguments, &global] { run_diff(*arguments, global); });
   return command;
 }
 

@@ -370,10 +370,7 @@ Command explain_command(const GlobalOptions& global) {
   command.option("--force", &arguments->force,
                  "let the file of --csv replace a trace or a model, too");
   command.option("--json", &arguments->json, "as JSON, with all that is known");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_explain(*arguments, global);
-  };
+  command.run = with_engine(global, [arguments, &global] { run_explain(*arguments, global); });
   return command;
 }
 

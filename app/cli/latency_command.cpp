@@ -387,10 +387,7 @@ Command latency_command(const GlobalOptions& global) {
       .one_of(number_names());
   command.option("--json", &arguments->json, "as JSON");
   command.option("--force", &arguments->force, "let the picture replace a trace or a model, too");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_latency(*arguments, global);
-  };
+  command.run = with_engine(global, [arguments, &global] { run_latency(*arguments, global); });
   return command;
 }
 

@@ -6,6 +6,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/selection/spec/method_spec.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,38 +51,6 @@ const char* name_of(BudgetUse use) {
       return "optional";
   }
   return "";
-}
-
-const char* name_of(trace::Granularity granularity) {
-  switch (granularity) {
-    case trace::Granularity::Token:
-      return "token";
-    case trace::Granularity::Page:
-      return "page";
-    case trace::Granularity::Block:
-      return "block";
-    case trace::Granularity::Lane:
-      return "lane";
-    case trace::Granularity::None:
-      return "none";
-  }
-  return "";
-}
-
-const char* name_of(trace::RowAxis axis) {
-  switch (axis) {
-    case trace::RowAxis::KvHead:
-      return "kv_head";
-    case trace::RowAxis::QHead:
-      return "q_head";
-    case trace::RowAxis::Subgroup:
-      return "subgroup";
-  }
-  return "";
-}
-
-const char* name_of(trace::StateAction action) {
-  return action == trace::StateAction::Eviction ? "eviction" : "visibility";
 }
 
 // What the method does for a decoded token.
@@ -166,9 +135,9 @@ ordered_json json_of(const MethodInfo& method) {
   json["paper_spec"] = method.paper_spec;
   json["parameters"] = json_rows(params_table(method));
   json["needs"] = method.needs;
-  json["state_action"] = name_of(method.state_action);
-  json["granularity"] = name_of(method.granularity);
-  json["row_axis"] = name_of(method.row_axis);
+  json["state_action"] = trace::to_text(method.state_action);
+  json["granularity"] = trace::to_text(method.granularity);
+  json["row_axis"] = trace::to_text(method.row_axis);
   json["budget"] = name_of(method.budget);
   json["decode"] = decode_of(method);
   json["crosses_layers"] = method.crosses_layers;
@@ -180,7 +149,8 @@ ordered_json json_of(const MethodInfo& method) {
 // What one line says of how the method works.
 std::string nature_of(const MethodInfo& method) {
   std::string text = fmt::format(
-      "{}, {} granularity, needs {}", name_of(method.state_action), name_of(method.granularity),
+      "{}, {} granularity, needs {}", trace::to_text(method.state_action),
+      trace::to_text(method.granularity),
       method.needs.empty() ? "positions only" : fmt::format("{}", fmt::join(method.needs, ", ")));
   const std::string decode = decode_of(method);
   if (decode != "dense")

@@ -58,15 +58,14 @@ Command models_command(const GlobalOptions& global) {
   command.footer =
       "Nothing is fetched: Hugging Face's cache and the folders of llama.cpp and Ollama are\n"
       "looked through, headers alone are read.";
-  command.run = [json, &global](const Given&) {
-    use_engine(global);
+  command.run = with_engine(global, [json] {
     const capture::ModelFolders folders = capture_engine().model_folders();
     const table::Table table = models_table(capture_engine().find_models(folders));
     if (*json)
       results::add_data(json_text("kvloupe-models/1", {{"models", json_rows(table)}}, 2));
     else
       print_text(table, folders);
-  };
+  });
   return command;
 }
 

@@ -215,4 +215,12 @@ void use_engine(const GlobalOptions& global) {
   engine().set_num_threads(global.threads);
 }
 
+std::function<void(const Given&)> with_engine(const GlobalOptions& global,
+                                              std::function<void()> work) {
+  return [&global, work = std::move(work)](const Given&) {
+    use_engine(global);
+    work();
+  };
+}
+
 }  // namespace kvloupe::cli

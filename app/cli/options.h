@@ -10,6 +10,7 @@
 #include "core/session/session.h"
 #include "core/trace/trace_types.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -83,5 +84,8 @@ WorkContext reporting_context(const std::string& unit);
 // (core/base/engine_library.h) and gives it the threads that --threads allows. Throws Error{Input}
 // where the system would not let it have them.
 void use_engine(const GlobalOptions& global);
+// Command::run of a command that needs the engine whatever is given.
+std::function<void(const Given&)> with_engine(const GlobalOptions& global,
+                                              std::function<void()> work);
 
 }  // namespace kvloupe::cli

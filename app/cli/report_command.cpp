@@ -244,10 +244,7 @@ Command report_command(const GlobalOptions& global) {
       .required();
   command.option("--device", &arguments->device, kDeviceHelp).show_default();
   command.option("--force", &arguments->force, "replace a trace or a model, too");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_report(*arguments, global);
-  };
+  command.run = with_engine(global, [arguments, &global] { run_report(*arguments, global); });
   return command;
 }
 

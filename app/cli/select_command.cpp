@@ -343,10 +343,7 @@ Command select_command(const GlobalOptions& global) {
   command.option("--json", &arguments->json, "as JSON, with every position");
   command.option("--scores", &arguments->scores, "with --json: what was ranked, and the cut");
   command.option("--save", &arguments->save, "add the run to the sidecar TRACE.runs.h5");
-  command.run = [arguments, &global](const Given&) {
-    use_engine(global);
-    run_select(*arguments, global);
-  };
+  command.run = with_engine(global, [arguments, &global] { run_select(*arguments, global); });
   return command;
 }
 

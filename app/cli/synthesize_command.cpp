@@ -179,10 +179,7 @@ Command synthesize_command(const GlobalOptions& global) {
       "tokens,\n"
       "then many, runs of tokens. 'needles' is the share of the planted tokens that a method "
       "keeps.";
-  command.run = [given, &global](const Given&) {
-    use_engine(global);
-    run(*given, global);
-  };
+  command.run = with_engine(global, [given, &global] { run(*given, global); });
   return command;
 }
 

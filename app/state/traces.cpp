@@ -189,6 +189,7 @@ void Traces::take(const Traces& others) {
     if (tab->state == ResultState::Ready) tabs_.push_back(std::make_unique<TraceTab>(*tab));
   active_ = others.active_;
   next_id_ = others.next_id_;
+  looked_at_ = others.looked_at_;
 }
 
 TraceTab* Traces::find(int tab_id) {

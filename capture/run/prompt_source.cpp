@@ -136,13 +136,8 @@ TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request) {
   }
   const auto tokens = static_cast<std::int64_t>(result.prompt.ids.size());
   if (tokens == 0) fail_empty("the text");
-  if (tokens > request.max_prompt_tokens) {
-    throw input_error(
-        fmt::format("the prompt of {} tokens does not fit", format_count(tokens)),
-        fmt::format("the model's context leaves room for {} tokens besides those that follow it",
-                    format_count(std::max<std::int64_t>(0, request.max_prompt_tokens))),
-        "shorten the prompt or ask for fewer new tokens");
-  }
+  check_prompt_fits("the prompt", tokens, request.max_prompt_tokens,
+                    "shorten the prompt or ask for fewer new tokens");
   return result;
 }
 

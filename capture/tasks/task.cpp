@@ -138,13 +138,8 @@ selection::ParamInfo seed_param() {
 
 TaskPrompt largest_prompt(const TaskRequest& request, std::int64_t length,
                           const std::function<TaskText(std::int64_t size)>& text_of_size) {
-  if (length > request.max_prompt_tokens) {
-    throw input_error(
-        fmt::format("a task prompt of {} tokens does not fit", format_count(length)),
-        fmt::format("the model's context leaves room for {} tokens besides those that follow it",
-                    format_count(std::max<std::int64_t>(0, request.max_prompt_tokens))),
-        "use a smaller length or fewer new tokens");
-  }
+  check_prompt_fits("a task prompt", length, request.max_prompt_tokens,
+                    "use a smaller length or fewer new tokens");
   const auto tokens_of = [](const TaskPrompt& task) {
     return static_cast<std::int64_t>(task.prompt.ids.size());
   };

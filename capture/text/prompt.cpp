@@ -2,6 +2,7 @@
 
 #include "capture/text/rendered_chat.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 
@@ -110,6 +111,16 @@ Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messa
   }
   prompt.ids = std::move(encoding.ids);
   return prompt;
+}
+
+void check_prompt_fits(const std::string& what, std::int64_t tokens, std::int64_t room,
+                       const std::string& remedy) {
+  if (tokens > room)
+    throw input_error(
+        fmt::format("{} of {} tokens does not fit", what, format_count(tokens)),
+        fmt::format("the model's context leaves room for {} tokens besides those that follow it",
+                    format_count(std::max<std::int64_t>(0, room))),
+        remedy);
 }
 
 }  // namespace kvloupe::capture

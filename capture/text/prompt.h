@@ -36,4 +36,8 @@ Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messa
                    const std::vector<TextSpan>& spans_of_last_message,
                    std::string_view answer_prefix);
 
+// Throws Error{Input} where a prompt, called `what`, has more tokens than the model's context has room for.
+void check_prompt_fits(const std::string& what, std::int64_t tokens, std::int64_t room,
+                       const std::string& remedy);
+
 }  // namespace kvloupe::capture

@@ -167,17 +167,4 @@ AttentionMap attention_map(const session::TraceSession& session, int layer, int 
   return map;
 }
 
-double attention_value(const session::TraceSession& session, int layer, int q_head,
-                       std::int32_t query, std::int32_t key) {
-  check_head(session, layer, q_head);
-  check_range(session, query, query + 1);
-  check_range(session, key, key + 1);
-  const SoftmaxForm softmax = session.info().model.softmax_of(layer);
-  if (key > query || key < softmax.first_visible(query)) return 0;
-  const HeadBlock block = head_block(session, layer, q_head, query, query + 1);
-  const double score =
-      (block.q[0].to(at::kDouble) * block.k[key].to(at::kDouble)).sum().item<double>();
-  return std::exp(softmax.logit(score) - block.lse[0].item<double>());
-}
-
 }  // namespace kvloupe::analysis

@@ -1,7 +1,7 @@
 // Attention of one head, recomputed from Q, K and the row log-sum-exp.
 #pragma once
 
-#include "core/analysis/pyramid.h"
+#include "core/analysis/matrix.h"
 #include "core/base/cancel.h"
 #include "core/session/session.h"
 
@@ -32,10 +32,6 @@ AttentionMap attention_map(const session::TraceSession& session, int layer, int 
 // Values of such rows, from query_begin on, that are NaN where a query can see the key: Q or K hold
 // a NaN or an infinity.
 std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin);
-
-// Exact p of one (query, key).
-double attention_value(const session::TraceSession& session, int layer, int q_head,
-                       std::int32_t query, std::int32_t key);
 
 inline std::int64_t count_broken(const Matrix& rows, std::int32_t query_begin) {
   std::int64_t count = 0;

@@ -2,7 +2,7 @@
 // and next tokens by position, queries and keys by layer and chunk, and both answers.
 #pragma once
 
-#include "core/analysis/pyramid.h"
+#include "core/analysis/matrix.h"
 #include "core/trace/trace_reader.h"
 
 #include <cstdint>

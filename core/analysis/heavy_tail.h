@@ -1,8 +1,8 @@
 // How few queries and keys carry the attention of one head in one chunk (QuoKA, Figures 2a and 3).
 #pragma once
 
+#include "core/analysis/matrix.h"
 #include "core/analysis/power_tail.h"
-#include "core/analysis/pyramid.h"
 #include "core/base/cancel.h"
 #include "core/session/session.h"
 

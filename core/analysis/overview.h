@@ -1,7 +1,7 @@
 // One number for every layer and head: where to look first.
 #pragma once
 
-#include "core/analysis/pyramid.h"
+#include "core/analysis/matrix.h"
 #include "core/replay/averages.h"
 #include "core/replay/numbers.h"
 #include "core/session/session.h"

@@ -169,73 +169,56 @@ at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
 
 }  // namespace kvloupe::attention
 
+// As operators.h says; of CPU and generic forms alike.
+#define KVLOUPE_ATTENTION_OPERATORS(DO)                                                            \
+  DO(chunk_attention,                                                                              \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) -> (Tensor output, Tensor "  \
+     "lse, Tensor key_mass)")                                                                      \
+  DO(chunk_mass, "(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)")         \
+  DO(attention_rows,                                                                               \
+     "(Tensor q_head, Tensor k_head, float[] softmax, int first_position, Tensor lse_rows) -> "    \
+     "Tensor")                                                                                     \
+  DO(gather_keys,                                                                                  \
+     "(Tensor k, Tensor v, int chunk_len, int[] begin, Tensor positions) -> (Tensor k_rows, "      \
+     "Tensor v_rows)")                                                                             \
+  DO(attend_gathered,                                                                              \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
+     "shared) -> Tensor")                                                                          \
+  DO(gathered_attention,                                                                           \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
+     "shared) -> Tensor")                                                                          \
+  DO(paged_attention,                                                                              \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, int q_heads_per_row, int "    \
+     "pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor")                             \
+  DO(block_sparse_attention,                                                                       \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, Tensor mask) -> Tensor")     \
+  DO(lane_attention,                                                                               \
+     "(Tensor values, Tensor? lanes, Tensor numbers, int first_position, Tensor v, float[] "       \
+     "softmax) -> Tensor")                                                                         \
+  DO(gather_lanes,                                                                                 \
+     "(Tensor numbers, Tensor v, int[] begin, Tensor positions) -> (Tensor k, Tensor v_rows)")     \
+  DO(attend_gathered_lanes,                                                                        \
+     "(Tensor values, Tensor lanes, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor "     \
+     "positions) -> Tensor")                                                                       \
+  DO(gathered_lane_mass,                                                                           \
+     "(Tensor values, Tensor lanes, Tensor k, float[] softmax, int[] begin, Tensor positions) -> " \
+     "Tensor")
+
 TORCH_LIBRARY(kvloupe, m) {
-  // As operators.h says.
-  m.def(
-      "chunk_attention(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) "
-      "-> (Tensor output, Tensor lse, Tensor key_mass)");
-  m.def("chunk_mass(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)");
-  m.def(
-      "attention_rows(Tensor q_head, Tensor k_head, float[] softmax, int first_position, "
-      "Tensor lse_rows) -> Tensor");
-  m.def(
-      "gather_keys(Tensor k, Tensor v, int chunk_len, int[] begin, Tensor positions) "
-      "-> (Tensor k_rows, Tensor v_rows)");
-  m.def(
-      "attend_gathered(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, "
-      "Tensor positions, Tensor shared) -> Tensor");
-  m.def(
-      "gathered_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, "
-      "Tensor positions, Tensor shared) -> Tensor");
-  m.def(
-      "paged_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, "
-      "int q_heads_per_row, int pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor");
-  m.def(
-      "block_sparse_attention(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, "
-      "Tensor mask) -> Tensor");
-  m.def(
-      "lane_attention(Tensor values, Tensor? lanes, Tensor numbers, int first_position, Tensor v, "
-      "float[] softmax) -> Tensor");
-  m.def(
-      "gather_lanes(Tensor numbers, Tensor v, int[] begin, Tensor positions) "
-      "-> (Tensor k, Tensor v_rows)");
-  m.def(
-      "attend_gathered_lanes(Tensor values, Tensor lanes, Tensor k, Tensor v, float[] softmax, "
-      "int[] begin, Tensor positions) -> Tensor");
-  m.def(
-      "gathered_lane_mass(Tensor values, Tensor lanes, Tensor k, float[] softmax, int[] begin, "
-      "Tensor positions) -> Tensor");
+#define KVLOUPE_DECLARE(name, schema) m.def(#name schema);
+  KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_DECLARE)
+#undef KVLOUPE_DECLARE
 }
 
 TORCH_LIBRARY_IMPL(kvloupe, CPU, m) {
-  namespace cpu = kvloupe::attention::cpu;
-  m.impl("chunk_attention", cpu::chunk_attention);
-  m.impl("chunk_mass", cpu::chunk_mass);
-  m.impl("attention_rows", cpu::attention_rows);
-  m.impl("gather_keys", cpu::gather_keys);
-  m.impl("attend_gathered", cpu::attend_gathered);
-  m.impl("gathered_attention", cpu::gathered_attention);
-  m.impl("paged_attention", cpu::paged_attention);
-  m.impl("block_sparse_attention", cpu::block_sparse_attention);
-  m.impl("lane_attention", cpu::lane_attention);
-  m.impl("gather_lanes", cpu::gather_lanes);
-  m.impl("attend_gathered_lanes", cpu::attend_gathered_lanes);
-  m.impl("gathered_lane_mass", cpu::gathered_lane_mass);
+#define KVLOUPE_FUSED(name, schema) m.impl(#name, kvloupe::attention::cpu::name);
+  KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_FUSED)
+#undef KVLOUPE_FUSED
 }
 
 // For the tensors of any device that has no kernel of its own.
 TORCH_LIBRARY_IMPL(kvloupe, CompositeExplicitAutograd, m) {
-  namespace generic = kvloupe::attention::generic;
-  m.impl("chunk_attention", generic::chunk_attention);
-  m.impl("chunk_mass", generic::chunk_mass);
-  m.impl("attention_rows", generic::attention_rows);
-  m.impl("gather_keys", generic::gather_keys);
-  m.impl("attend_gathered", generic::attend_gathered);
-  m.impl("gathered_attention", generic::gathered_attention);
-  m.impl("paged_attention", generic::paged_attention);
-  m.impl("block_sparse_attention", generic::block_sparse_attention);
-  m.impl("lane_attention", generic::lane_attention);
-  m.impl("gather_lanes", generic::gather_lanes);
-  m.impl("attend_gathered_lanes", generic::attend_gathered_lanes);
-  m.impl("gathered_lane_mass", generic::gathered_lane_mass);
+#define KVLOUPE_GENERIC(name, schema) m.impl(#name, kvloupe::attention::generic::name);
+  KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_GENERIC)
+#undef KVLOUPE_GENERIC
 }

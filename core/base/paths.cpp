@@ -1,4 +1,4 @@
-// XDG base directories and the folders compiled in by CMake (KVLOUPE_DATA_DIR, KVLOUPE_ASSETS_DIR).
+// XDG base directories and the folder compiled in by CMake (KVLOUPE_DATA_DIR).
 #include "core/base/paths.h"
 
 #include "core/base/error.h"
@@ -48,11 +48,6 @@ fs::path given_config_dir() {
   return config_dir_override;
 }
 
-fs::path executable_dir() {
-  std::error_code code;
-  return fs::read_symlink("/proc/self/exe", code).parent_path();
-}
-
 }  // namespace
 
 fs::path config_dir() {
@@ -78,14 +73,6 @@ fs::path cache_dir() {
 fs::path data_dir() {
   const std::string given = environment("KVLOUPE_DATA_DIR");
   return given.empty() ? fs::path(KVLOUPE_DATA_DIR) : fs::path(given);
-}
-
-fs::path assets_dir() {
-  if (const std::string given = environment("KVLOUPE_ASSETS_DIR"); !given.empty()) return given;
-  const fs::path beside = executable_dir() / "assets";
-  std::error_code code;
-  if (fs::is_directory(beside, code)) return beside;
-  return KVLOUPE_ASSETS_DIR;
 }
 
 }  // namespace kvloupe::paths

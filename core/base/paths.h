@@ -1,4 +1,4 @@
-// Where KVLoupe keeps things: XDG folders, its assets and the data that set-up fetched.
+// Where KVLoupe keeps things: XDG folders and the data that set-up fetched.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,5 @@ std::filesystem::path cache_dir();
 // Content-addressed folder filled by kvloupe.sh: models/ words/ corpus/. The environment variable
 // KVLOUPE_DATA_DIR overrides the path compiled in.
 std::filesystem::path data_dir();
-// assets/ of the source tree or beside the executable. KVLOUPE_ASSETS_DIR overrides.
-std::filesystem::path assets_dir();
 
 }  // namespace kvloupe::paths

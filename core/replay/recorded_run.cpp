@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace kvloupe::replay {
 namespace {
@@ -16,13 +17,13 @@ using selection::MethodSpec;
 
 // The cells asked for, as the trace records them. It does not store what follows from the method.
 void add_cells(const session::TraceSession& session, const std::optional<MethodSpec>& spec,
-               int layer, std::optional<int> chunk, trace::LayerRecord&& record,
+               int layer, std::optional<int> chunk, std::vector<trace::CellRecord> cells,
                ReplayResult& result) {
   std::optional<int> source;
   if (spec) source = selection::source_layer(*spec, session.shape(), layer);
-  for (std::size_t i = 0; i < record.cells.size(); ++i) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
     ReplayCell cell;
-    static_cast<trace::CellRecord&>(cell) = std::move(record.cells[i]);
+    static_cast<trace::CellRecord&>(cell) = std::move(cells[i]);
     cell.layer = layer;
     cell.chunk = chunk.value_or(static_cast<int>(i));
     cell.span = result.chunks[static_cast<std::size_t>(cell.chunk)];
@@ -88,7 +89,7 @@ ReplayResult read_run(const session::TraceSession& session, int run, const std::
     trace::LayerRecord record = session.reader().read_run(run, layer, chunk);
     for (const trace::CellRecord& cell : record.cells)
       if (cell.blocks) result.block_size = static_cast<int>(cell.blocks->grid.block_size);
-    add_cells(session, spec, layer, chunk, std::move(record), result);
+    add_cells(session, spec, layer, chunk, std::move(record.cells), result);
     if (!record.evict_chunk.empty() && to_the_end) add_eviction_history(std::move(record), result);
   }
   return result;

@@ -251,20 +251,14 @@ Basis read_basis(const fs::path& path) {
 
 void write_basis(const fs::path& path, const Basis& basis) {
   const h5::Lock lock;
-  try {
+  h5::written("write the basis " + path.string(), [&] {
     TemporaryFile temporary(path);
     DiskFile disk = DiskFile::create(temporary.path());
     h5::Handle file = h5::create_file(disk, h5::access_to(disk));
     write_contents(file.get(), basis);
     h5::close_written(file, disk);
     temporary.commit();
-  } catch (const h5::Defect& defect) {
-    throw input_error("cannot write the basis " + path.string(), defect.what(),
-                      "check the free space and the permissions of its folder");
-  } catch (const fs::filesystem_error& error) {
-    throw input_error("cannot write the basis " + path.string(), error.code().message(),
-                      "check the free space and the permissions of its folder");
-  }
+  });
 }
 
 }  // namespace kvloupe::trace

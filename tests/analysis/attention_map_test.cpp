@@ -68,12 +68,6 @@ TEST_P(AttentionOf, ReducedMapIsMaximumAndMeanOfTheWhole) {
   }
 }
 
-TEST_P(AttentionOf, ValueIsExact) {
-  EXPECT_NEAR(attention_value(trace.session(), 1, 1, 40, 3), trace.probability(1, 1, 40, 3), 1e-6);
-  EXPECT_NEAR(attention_value(trace.session(), 1, 1, 0, 0), 1, 1e-6);
-  EXPECT_EQ(attention_value(trace.session(), 1, 1, 3, 4), 0);
-}
-
 INSTANTIATE_TEST_SUITE_P(LogSumExp, AttentionOf, ::testing::Bool(),
                          [](const auto& stored) { return stored.param ? "stored" : "recomputed"; });
 
@@ -105,7 +99,6 @@ TEST(AttentionMap, OutsideTheTraceIsAnError) {
   EXPECT_THROW(attention_map(trace.session(), 5, 0, 10, {}), Error);
   EXPECT_THROW(attention_map(trace.session(), 0, 9, 10, {}), Error);
   EXPECT_THROW(attention_rows(trace.session(), 0, 0, 50, 54, {}), Error);
-  EXPECT_THROW(attention_value(trace.session(), 0, 0, 53, 0), Error);
 }
 
 // Query 20 is the first that sees the NaN key: its values and those after it are no numbers.

@@ -56,15 +56,11 @@ TEST_F(PathsTest, AFolderThatCannotBeMadeIsASentence) {
   EXPECT_THROW(config_dir(), Error);
 }
 
-TEST_F(PathsTest, DataAndAssetsCanBeOverridden) {
+TEST_F(PathsTest, TheDataFolderCanBeOverridden) {
   setenv("KVLOUPE_DATA_DIR", "/some/data", 1);
-  setenv("KVLOUPE_ASSETS_DIR", "/some/assets", 1);
   EXPECT_EQ(data_dir(), "/some/data");
-  EXPECT_EQ(assets_dir(), "/some/assets");
   unsetenv("KVLOUPE_DATA_DIR");
-  unsetenv("KVLOUPE_ASSETS_DIR");
   EXPECT_NE(data_dir(), "/some/data");
-  EXPECT_FALSE(assets_dir().empty());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Editing a sound trace with HDF5 behind the writer's back, and what readers and validate say of it.
 #pragma once
 
+#include "core/base/error.h"
 #include "core/trace/hdf5/hdf5.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
@@ -27,6 +28,18 @@ class DamagedFileTest : public ::testing::Test {
         h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open for editing");
     edit(file.get());
     return path;
+  }
+  // Opening throws a sentence that has `word` in it.
+  void expect_refused(const char* word, const Edit& edit) const {
+    const fs::path path = edited(edit);
+    try {
+      const TraceReader reader(path);
+      ADD_FAILURE() << "opened in spite of: " << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 1);
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+    EXPECT_FALSE(validate_trace(path).empty());
   }
   // The file opens, everything can be asked for, and validate names `word`.
   void expect_defect(const char* word, const Edit& edit) const {

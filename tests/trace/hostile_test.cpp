@@ -2,6 +2,7 @@
 // answer.
 #include "core/base/error.h"
 #include "core/trace/hdf5/hdf5.h"
+#include "tests/trace/damaged_file.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 
@@ -13,10 +14,6 @@
 
 namespace kvloupe::trace::testing {
 namespace {
-
-namespace fs = std::filesystem;
-
-using Edit = std::function<void(hid_t)>;
 
 void set_int(hid_t file, const char* object, const char* name, std::int64_t value) {
   const h5::Handle at = h5::checked(H5Oopen(file, object, H5P_DEFAULT), "open");
@@ -56,53 +53,10 @@ void resize(hid_t file, const char* path, const std::vector<hsize_t>& dims) {
   h5::checked_status(H5Dset_extent(dataset.get(), dims.data()), "resize");
 }
 
-class HostileTest : public ::testing::Test {
+class HostileTest : public DamagedFileTest {
  protected:
-  static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder;
-    write_trace(*folder_ / "sound.h5", make_reference(DType::F16));
-  }
-  static void TearDownTestSuite() {
-    delete folder_;
-    folder_ = nullptr;
-  }
-
-  fs::path edited(const Edit& edit) const {
-    const fs::path path = *folder_ / "edited.h5";
-    fs::copy_file(*folder_ / "sound.h5", path, fs::copy_options::overwrite_existing);
-    const h5::Lock lock;
-    const h5::Handle file =
-        h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open for editing");
-    edit(file.get());
-    return path;
-  }
-
-  // Opening throws a sentence that has `word` in it.
-  void expect_refused(const char* word, const Edit& edit) const {
-    const fs::path path = edited(edit);
-    try {
-      const TraceReader reader(path);
-      ADD_FAILURE() << "opened in spite of: " << word;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 1);
-      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
-    }
-    EXPECT_FALSE(validate_trace(path).empty());
-  }
-
-  // The file opens, every part can be asked for without a crash, and validate names `word`.
-  void expect_defect(const char* word, const Edit& edit) const {
-    const fs::path path = edited(edit);
-    read_everything(path);
-    std::string all;
-    for (const auto& defect : validate_trace(path)) all += defect + "\n";
-    EXPECT_NE(all.find(word), std::string::npos) << "defects found: " << all;
-  }
-
-  static TemporaryFolder* folder_;
+  HostileTest() : DamagedFileTest(make_reference(DType::F16)) {}
 };
-
-TemporaryFolder* HostileTest::folder_ = nullptr;
 
 TEST_F(HostileTest, TheUneditedFileIsSound) {
   const Validation found = check_trace(edited([](hid_t) {}));
@@ -115,12 +69,12 @@ TEST_F(HostileTest, FilesThatAreNoTraces) {
     EXPECT_THROW(TraceReader{path}, Error);
     EXPECT_FALSE(validate_trace(path).empty());
   };
-  refused(*folder_ / "missing.h5");
-  refused(folder_->path());
-  std::ofstream(*folder_ / "text.h5") << "not HDF5";
-  refused(*folder_ / "text.h5");
-  std::ofstream(*folder_ / "empty.h5").close();
-  refused(*folder_ / "empty.h5");
+  refused(folder_ / "missing.h5");
+  refused(folder_.path());
+  std::ofstream(folder_ / "text.h5") << "not HDF5";
+  refused(folder_ / "text.h5");
+  std::ofstream(folder_ / "empty.h5").close();
+  refused(folder_ / "empty.h5");
 }
 
 TEST_F(HostileTest, RootAttributes) {
@@ -251,7 +205,7 @@ TEST_F(HostileTest, ClaimedExtentsAreNotBelieved) {
 TEST_F(HostileTest, NothingOutsideTheFileIsReached) {
   expect_defect("only 2 of", [this](hid_t f) {
     drop(f, "/layers/0/k");
-    h5::checked_status(H5Lcreate_external((*folder_ / "sound.h5").c_str(), "/layers/0/k", f,
+    h5::checked_status(H5Lcreate_external((folder_ / "sound.h5").c_str(), "/layers/0/k", f,
                                           "/layers/0/k", H5P_DEFAULT, H5P_DEFAULT),
                        "link");
   });

@@ -73,17 +73,6 @@ void pack_zeros(hid_t file, const char* path, hid_t type, hsize_t size) {
 class BombTest : public DamagedFileTest {
  protected:
   BombTest() : DamagedFileTest(make_reference(DType::F16)) {}
-
-  void expect_refused(const char* word, const Edit& edit) const {
-    const fs::path path = edited(edit);
-    try {
-      const TraceReader reader(path);
-      ADD_FAILURE() << "opened in spite of: " << word;
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr(word));
-    }
-    EXPECT_FALSE(validate_trace(path).empty());
-  }
 };
 
 TEST_F(BombTest, PackedArraysUnpackToNoMoreThanTheFileWarrants) {

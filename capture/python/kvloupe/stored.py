@@ -103,19 +103,18 @@ def text_attribute(group, name):
     return text
 
 
-def int_attribute(group, name):
+def number_attribute(group, name, kinds, meaning):
     value = attribute(group, name)
-    if value is None:
-        return None
-    if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iub":
-        raise Defect(f"the attribute {name} of {group.name} is no integer")
-    return int(value)
+    if value is not None and (np.ndim(value) != 0 or np.asarray(value).dtype.kind not in kinds):
+        raise Defect(f"the attribute {name} of {group.name} is no {meaning}")
+    return value
+
+
+def int_attribute(group, name):
+    value = number_attribute(group, name, "iub", "integer")
+    return None if value is None else int(value)
 
 
 def float_attribute(group, name):
-    value = attribute(group, name)
-    if value is None:
-        return None
-    if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iubf":
-        raise Defect(f"the attribute {name} of {group.name} is no number")
-    return float(value)
+    value = number_attribute(group, name, "iubf", "number")
+    return None if value is None else float(value)

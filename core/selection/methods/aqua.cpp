@@ -5,21 +5,19 @@
 // No key is dropped. See lanes.h for how S~ is computed.
 #include "core/selection/methods/lane_method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/methods/lane_selector.h"
 
 namespace kvloupe::selection {
 
 std::unique_ptr<Selector> make_aqua(const Setup& setup) {
-  const std::int64_t head_dim = setup.shape.head_dim;
   return std::make_unique<LaneSelector>(
-      setup, LanePruning{LaneChoice::LargestOfQuery, head_dim,
-                         lanes_kept(setup.spec.real("dim_ratio"), head_dim)});
+      setup, pruning_of(setup, LaneChoice::LargestOfQuery, setup.shape.head_dim));
 }
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -5,12 +5,12 @@
 // The mean over the group's heads, which heavy_hitters.h takes, ranks alike.
 #include "core/selection/methods/lane_method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/eviction/heavy_hitters.h"
-#include "core/selection/lanes/lanes.h"
+#include "core/selection/methods/lane_selector.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +24,7 @@ class AquaH2o final : public EvictionSelector {
   explicit AquaH2o(const Setup& setup)
       : EvictionSelector(setup.spec),
         basis_(setup.basis),
-        pruning_{LaneChoice::LargestOfQuery, setup.shape.head_dim,
-                 lanes_kept(setup.spec.real("dim_ratio"), setup.shape.head_dim)},
+        pruning_(pruning_of(setup, LaneChoice::LargestOfQuery, setup.shape.head_dim)),
         hitters_(setup.spec.real("recent_ratio"), false) {}
 
  protected:
@@ -73,7 +72,7 @@ std::unique_ptr<Selector> make_aqua_h2o(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

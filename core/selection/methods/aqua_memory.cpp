@@ -7,23 +7,22 @@
 //   share of multiplications E = (1 - slice_ratio) * dim_ratio
 #include "core/selection/methods/lane_method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/methods/lane_selector.h"
 
 namespace kvloupe::selection {
 
 std::unique_ptr<Selector> make_aqua_memory(const Setup& setup) {
-  const std::int64_t head_dim = setup.shape.head_dim;
-  const std::int64_t usable = lanes_stored(setup.spec.real("slice_ratio"), head_dim);
-  return std::make_unique<LaneSelector>(
-      setup, LanePruning{LaneChoice::LargestOfQuery, usable,
-                         lanes_kept(setup.spec.real("dim_ratio"), usable),
-                         setup.spec.flag("slice_values")});
+  LanePruning pruning =
+      pruning_of(setup, LaneChoice::LargestOfQuery,
+                 lanes_stored(setup.spec.real("slice_ratio"), setup.shape.head_dim));
+  pruning.slice_values = setup.spec.flag("slice_values");
+  return std::make_unique<LaneSelector>(setup, pruning);
 }
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

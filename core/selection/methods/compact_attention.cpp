@@ -7,7 +7,7 @@
 // (jiwonsong-dev/CompactAttention, compact_attn/modules/flashprefill_prefill.py.)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/error.h"
 #include "core/selection/blocks/block_selector.h"
 
@@ -30,7 +30,7 @@ std::unique_ptr<Selector> make_compact_attention(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 #include "core/base/error.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Dense attention: keeps all of the past. The reference every error is measured against.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/visibility_selector.h"
 
 namespace kvloupe::selection {
@@ -24,7 +24,7 @@ std::unique_ptr<Selector> make_dense(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

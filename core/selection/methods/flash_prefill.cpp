@@ -10,7 +10,7 @@
 // (qhfan/FlashPrefill; in chunks: jiwonsong-dev/CompactAttention.)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/blocks/block_means.h"
 #include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
@@ -123,7 +123,7 @@ std::unique_ptr<Selector> make_flash_prefill(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -15,7 +15,7 @@
 // (bytedance/FlexPrefill, flex_prefill/ops/flex_prefill_attention.py.)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/blocks/block_means.h"
 #include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
@@ -287,7 +287,7 @@ std::unique_ptr<Selector> make_flex_prefill(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -7,7 +7,7 @@
 // start=decode: sums and evictions begin with the first decode chunk; the prompt stays whole until then.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/eviction/heavy_hitters.h"
 
@@ -41,7 +41,7 @@ std::unique_ptr<Selector> make_h2o(const Setup& setup) { return std::make_unique
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

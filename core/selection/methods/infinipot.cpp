@@ -6,7 +6,7 @@
 //   keep the best floor(novelty_ratio * B) of the pot by n, then the best of the others by u
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
@@ -87,7 +87,7 @@ std::unique_ptr<Selector> make_infinipot(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

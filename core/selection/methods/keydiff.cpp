@@ -5,7 +5,7 @@
 // select: mu over [0, T), candidates [0, P).
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/visibility_selector.h"
@@ -48,7 +48,7 @@ std::unique_ptr<Selector> make_keydiff(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -4,6 +4,10 @@
 
 namespace kvloupe::selection {
 
+LanePruning pruning_of(const Setup& setup, LaneChoice choice, std::int64_t usable) {
+  return {choice, usable, lanes_kept(setup.spec.real("dim_ratio"), usable)};
+}
+
 LaneSelector::LaneSelector(const Setup& setup, const LanePruning& pruning)
     : VisibilitySelector(setup.spec), basis_(setup.basis), pruning_(pruning) {}
 

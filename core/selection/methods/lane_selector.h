@@ -1,4 +1,5 @@
-// The selector of the AQUA methods: no key is dropped, each query row uses some of its lanes.
+// The lanes of the AQUA methods, and the selector of those that drop no key: each query row uses some of
+// its lanes.
 #pragma once
 
 #include "core/selection/lanes/lanes.h"
@@ -6,6 +7,9 @@
 #include "core/selection/visibility_selector.h"
 
 namespace kvloupe::selection {
+
+// Of the lanes [0, usable) the share dim_ratio.
+LanePruning pruning_of(const Setup& setup, LaneChoice choice, std::int64_t usable);
 
 // All candidates, in every cell with pruned lanes: also where nothing is past, for the chunk's own
 // keys are scored by lanes too.

@@ -9,7 +9,7 @@
 //   set = sinks, union, the newest `recent`, for all KV heads, until the next selection layer
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
@@ -107,7 +107,7 @@ std::unique_ptr<Selector> make_less_is_more(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 #include "core/selection/methods/cross_layer.h"
 
 namespace kvloupe::selection {

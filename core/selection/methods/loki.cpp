@@ -5,17 +5,15 @@
 //   prob_mean:  score[g,j] = mean over h, t of the causal softmax over [0,T) of zhat[h,t,:]
 // P_r^T K is a copy of the keys of r numbers each, made as they come in. The mean that the keys were
 // centred on to find P is not taken from them here: it would add the same to all logits of a query.
-#include "core/selection/spec/method.h"
+#include "core/selection/methods/narrow_logits.h"
 
-#ifdef KVLOUPE_SELECTORS
-#include "core/base/error.h"
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/lanes/key_copies.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <utility>
 
@@ -52,19 +50,13 @@ class Loki final : public ScoringSelector {
 }  // namespace
 
 std::unique_ptr<Selector> make_loki(const Setup& setup) {
-  if (setup.spec.integer("num_channels") > setup.shape.head_dim)
-    throw input_error(
-        fmt::format("loki cannot compare {} directions", setup.spec.integer("num_channels")),
-        fmt::format("a head of this model has {}", setup.shape.head_dim),
-        "give a smaller num_channels");
+  check_num_channels(setup, "directions");
   return std::make_unique<Loki>(setup.spec, setup.basis);
 }
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
-
-#include <fmt/format.h>
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 
@@ -91,19 +83,13 @@ Method loki_method() {
   info.needs = {"q", "k", "basis"};
   info.accepts_scope_all = true;
   info.basis = trace::BasisKind::Loki;
-  info.params = {formula_param("num_channels", "head_dim/4", 1, 1 << 20,
-                               "principal directions that are compared; at most head_dim"),
-                 enum_param("agg", {"logit_mean", "prob_mean"},
-                            "over the chunk's rows and the group's heads: the mean of the "
-                            "approximate logits, or of their softmax"),
-                 basis_param()};
+  info.params = narrow_logit_params("principal directions");
+  info.params.push_back(basis_param());
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.basis->where = spec.text("basis");
     traits.approximates = true;
   };
-  method.ablated = [](Ablation, std::int64_t, int head_dim) {
-    return std::optional(ParamValues{{"num_channels", fmt::format("{}", head_dim)}});
-  };
+  set_channel_count_param(method);
   // A copy of the keys along the leading directions, and these.
   method.metadata = [](const MethodSpec& spec, const ModelShape& shape) {
     const std::int64_t channels = spec.integer("num_channels");

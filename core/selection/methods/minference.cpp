@@ -11,7 +11,7 @@
 // minference/modules/minference_forward.py, ops/block_sparse_flash_attention.py.)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/blocks/attention_patterns.h"
 #include "core/selection/blocks/block_means.h"
 #include "core/selection/blocks/block_selector.h"
@@ -116,7 +116,7 @@ std::unique_ptr<Selector> make_minference(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 #include "core/selection/blocks/blocks.h"
 
 namespace kvloupe::selection {

@@ -6,7 +6,7 @@
 // The sum is the exact maximiser of captured mass at its size; neither minimises the output error.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/attention/attention.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/visibility_selector.h"
@@ -50,7 +50,7 @@ std::unique_ptr<Selector> make_oracle(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -44,7 +44,7 @@ bool forces_last_page(const MethodSpec& spec) {
 }  // namespace
 }  // namespace kvloupe::selection
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/blocks/pages.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/visibility_selector.h"
@@ -286,7 +286,7 @@ std::unique_ptr<Selector> make_quest(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 namespace {

@@ -10,7 +10,7 @@
 // before the mean over heads.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/visibility_selector.h"
@@ -72,7 +72,7 @@ std::unique_ptr<Selector> make_quoka(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 #include <fmt/format.h>
 

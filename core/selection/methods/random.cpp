@@ -4,7 +4,7 @@
 //   largest 64-bit words are kept.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/visibility_selector.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ std::unique_ptr<Selector> make_random(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

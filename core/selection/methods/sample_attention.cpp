@@ -7,7 +7,7 @@
 //              score, at most B (the paper's alpha)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
@@ -56,9 +56,7 @@ std::unique_ptr<Selector> make_sample_attention(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
-
-#include <fmt/format.h>
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 
@@ -91,11 +89,7 @@ Method sample_attention_method() {
                             "how many keys are kept: the budget, or as few as hold the coverage"),
                  coverage};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
-  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
-                      int) -> std::optional<ParamValues> {
-    if (ablation != Ablation::AllRows) return std::nullopt;
-    return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}};
-  };
+  set_row_count_param(method, "num_queries");
   return method;
 }
 

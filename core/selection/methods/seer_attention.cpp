@@ -8,7 +8,7 @@
 // (SeerAttention, section 3; microsoft/SeerAttention, seer_attn/prefill_sparse/attn_gate.py.)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/error.h"
 #include "core/selection/blocks/block_selector.h"
 #include "core/selection/blocks/gate.h"
@@ -151,7 +151,7 @@ std::unique_ptr<Selector> make_seer_attention(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 #include "core/base/error.h"
 #include "core/selection/blocks/gate_file.h"
 

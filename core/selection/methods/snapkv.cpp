@@ -8,7 +8,7 @@
 // select: keys at hand are all; the best B of [0, P), pooled over [0, P).
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/eviction/pooling.h"
@@ -112,9 +112,7 @@ std::unique_ptr<Selector> make_snapkv(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
-
-#include <fmt/format.h>
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 
@@ -148,11 +146,7 @@ Method snapkv_method() {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
     traits.samples_rows = true;
   };
-  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
-                      int) -> std::optional<ParamValues> {
-    if (ablation != Ablation::AllRows) return std::nullopt;
-    return ParamValues{{"window", fmt::format("{}", chunk_len)}};
-  };
+  set_row_count_param(method, "window");
   return method;
 }
 

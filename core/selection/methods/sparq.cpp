@@ -8,17 +8,15 @@
 // 1/tau is the model's softmax scale, 1/sqrt(d), over the root of the share of |Q| in C; a model
 // with another scale keeps its own. A query that has nothing in C has no logits: zhat = 0.
 // K[g,j,c] is read from a copy of the keys by channel, made as they come in: the channels in C alone.
-#include "core/selection/spec/method.h"
+#include "core/selection/methods/narrow_logits.h"
 
-#ifdef KVLOUPE_SELECTORS
-#include "core/base/error.h"
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/lanes/key_copies.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -66,19 +64,13 @@ class Sparq final : public ScoringSelector {
 }  // namespace
 
 std::unique_ptr<Selector> make_sparq(const Setup& setup) {
-  if (setup.spec.integer("num_channels") > setup.shape.head_dim)
-    throw input_error(
-        fmt::format("sparq cannot compare {} channels", setup.spec.integer("num_channels")),
-        fmt::format("a head of this model has {}", setup.shape.head_dim),
-        "give a smaller num_channels");
+  check_num_channels(setup, "channels");
   return std::make_unique<Sparq>(setup.spec);
 }
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
-
-#include <fmt/format.h>
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 
@@ -102,15 +94,9 @@ Method sparq_method() {
   info.summary = "Keeps the keys that match the chunk's queries on their largest channels.";
   info.needs = {"q", "k"};
   info.accepts_scope_all = true;
-  info.params = {formula_param("num_channels", "head_dim/4", 1, 1 << 20,
-                               "channels of the head that are compared; at most head_dim"),
-                 enum_param("agg", {"logit_mean", "prob_mean"},
-                            "over the chunk's rows and the group's heads: the mean of the "
-                            "approximate logits, or of their softmax")};
+  info.params = narrow_logit_params("channels of the head");
   method.traits = [](const MethodSpec&, Traits& traits) { traits.approximates = true; };
-  method.ablated = [](Ablation, std::int64_t, int head_dim) {
-    return std::optional(ParamValues{{"num_channels", fmt::format("{}", head_dim)}});
-  };
+  set_channel_count_param(method);
   // Channels differ from chunk to chunk: a copy of K by channel has all of them.
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_key = shape.head_dim};

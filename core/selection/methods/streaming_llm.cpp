@@ -4,7 +4,7 @@
 // are rotated to the positions they have inside the cache (reassigned_keys.h).
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/eviction/eviction_selector.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::unique_ptr<Selector> make_streaming_llm(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -6,7 +6,7 @@
 // The past is not masked, so the mean logit is the logit of the mean query.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
@@ -50,7 +50,7 @@ std::unique_ptr<Selector> make_tidal_decode(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 #include "core/selection/methods/cross_layer.h"
 
 namespace kvloupe::selection {

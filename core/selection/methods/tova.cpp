@@ -4,7 +4,7 @@
 // instead. force_last keeps the newest key whatever it scores, within B.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
 
@@ -80,7 +80,7 @@ std::unique_ptr<Selector> make_tova(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -4,7 +4,7 @@
 // and the rest is QuoKA's: cosine, mean over the group's heads, max over the rows.
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/visibility_selector.h"
 
@@ -41,9 +41,7 @@ std::unique_ptr<Selector> make_uniform_queries(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
-
-#include <fmt/format.h>
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 
@@ -63,11 +61,7 @@ Method uniform_queries_method() {
     traits.samples_rows = true;
     traits.approximates = true;
   };
-  method.ablated = [](Ablation ablation, std::int64_t chunk_len,
-                      int) -> std::optional<ParamValues> {
-    if (ablation != Ablation::AllRows) return std::nullopt;
-    return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}};
-  };
+  set_row_count_param(method, "num_queries");
   return method;
 }
 

@@ -9,7 +9,7 @@
 // (mit-han-lab/x-attention, xattn/src/Xattention.py and utils.py.)
 #include "core/selection/spec/method.h"
 
-#ifdef KVLOUPE_SELECTORS
+#ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 #include "core/selection/ranking.h"
@@ -143,7 +143,7 @@ std::unique_ptr<Selector> make_xattention(const Setup& setup) {
 
 }  // namespace kvloupe::selection
 
-#else  // what is known of it
+#else  // compiled without Torch: what is known of it
 
 namespace kvloupe::selection {
 

@@ -1,5 +1,5 @@
-// What the file of a method, methods/<id>.cpp, hands to the registry. The file is compiled twice, so
-// that one file says all of a method while what is known of it is at hand before Torch is loaded:
+// What the file of a method, methods/<id>.cpp, hands to the registry. The file is compiled twice
+// (docs/architecture.md says why):
 //   with KVLOUPE_SELECTORS     its selector:         make_<id>(), part of the engine
 //   without, and without Torch what is known of it:  <id>_method()
 #pragma once
@@ -55,6 +55,8 @@ ParamInfo formula_param(std::string name, std::string formula, std::int64_t min,
 ParamInfo basis_param();
 // A file that the method cannot do without.
 ParamInfo path_param(std::string name, std::string meaning);
+// Method::ablated of a method whose parameter says how many of the chunk's rows it asks.
+void set_row_count_param(Method& method, std::string name);
 // Makes it a block method with lowering=native|union|budget (block_selector.h): its last parameter,
 // and what follows from it (rows, title, an optional budget). The first is what papers do.
 void add_lowering(Method& method);

@@ -210,6 +210,14 @@ std::vector<std::string> MethodInfo::deviations() const {
   return parts;
 }
 
+void set_row_count_param(Method& method, std::string name) {
+  method.ablated = [name = std::move(name)](Ablation ablation, std::int64_t chunk_len,
+                                            int) -> std::optional<ParamValues> {
+    if (ablation != Ablation::AllRows) return std::nullopt;
+    return ParamValues{{name, fmt::format("{}", chunk_len)}};
+  };
+}
+
 void add_lowering(Method& method) {
   MethodInfo& info = method.info;
   info.params.push_back(enum_param(

@@ -102,7 +102,8 @@ H5FD_class_t make_driver() {
   driver.name = "kvloupe";
   driver.maxaddr = std::numeric_limits<std::int64_t>::max();
   driver.fc_degree = H5F_CLOSE_STRONG;
-  driver.fapl_size = sizeof(DiskFile*);
+  driver.fapl_size =
+      sizeof(DiskFile*);  // NOLINT(bugprone-sizeof-expression): the pointer is the property
   driver.open = open_driver;
   driver.close = close_driver;
   driver.cmp = compare;

@@ -5,8 +5,12 @@
 // wherever a kill falls.
 #pragma once
 
+#include "core/base/error.h"
 #include "core/trace/hdf5/disk_file.h"
 #include "core/trace/hdf5/hdf5.h"
+
+#include <filesystem>
+#include <string>
 
 namespace kvloupe::trace::h5 {
 
@@ -17,5 +21,22 @@ Handle create_file(DiskFile& file, const Handle& access);
 Handle open_file_for_writing(DiskFile& file, const Handle& access);
 // Closes the file and brings it to the disk. Throws Defect when not all of it got there.
 void close_written(Handle& file, DiskFile& disk);
+
+// Runs write(), which makes a whole file; what HDF5 or the system could not do becomes Error{Input}
+// "cannot <action>".
+template <typename Write>
+auto written(const std::string& action, const Write& write) {
+  const auto refuse = [&](const std::string& reason) {
+    return input_error("cannot " + action, reason,
+                       "check the free space and the permissions of its folder");
+  };
+  try {
+    return write();
+  } catch (const Defect& defect) {
+    throw refuse(defect.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw refuse(error.code().message());
+  }
+}
 
 }  // namespace kvloupe::trace::h5

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 
@@ -68,20 +69,34 @@ void check_offsets(const std::vector<std::int64_t>& offsets, const h5::Dataset& 
   }
 }
 
-void check_positions(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
-  for (std::size_t cell = 0; cell + 1 < layer.offsets.size(); ++cell) {
-    const ChunkInfo& chunk = chunks[cell / layer.num_rows];
+// The values of each cell must rise below the limit of its chunk. said(value, previous, limit) is what the
+// message says of a row where they do not.
+void check_rising(
+    std::size_t num_rows, const std::vector<std::int64_t>& offsets,
+    const std::vector<std::int32_t>& values,
+    const std::function<std::int64_t(std::size_t chunk)>& limit_of,
+    const std::function<std::string(std::int32_t, std::int32_t, std::int64_t)>& said) {
+  for (std::size_t cell = 0; cell + 1 < offsets.size(); ++cell) {
+    const std::size_t chunk = cell / num_rows;
+    const std::int64_t limit = limit_of(chunk);
     std::int32_t previous = -1;
-    for (auto i = layer.offsets[cell]; i < layer.offsets[cell + 1]; ++i) {
-      const std::int32_t position = layer.positions[i];
-      if (position <= previous || position >= chunk.end()) {
-        throw h5::Defect(fmt::format(
-            "chunk {}, row {} selects position {} after {}; positions must rise below {}",
-            cell / layer.num_rows, cell % layer.num_rows, position, previous, chunk.end()));
-      }
-      previous = position;
+    for (auto i = offsets[cell]; i < offsets[cell + 1]; ++i) {
+      if (values[i] <= previous || values[i] >= limit)
+        throw h5::Defect(fmt::format("chunk {}, row {} {}", chunk, cell % num_rows,
+                                     said(values[i], previous, limit)));
+      previous = values[i];
     }
   }
+}
+
+void check_positions(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
+  check_rising(
+      layer.num_rows, layer.offsets, layer.positions,
+      [&](std::size_t chunk) { return chunks[chunk].end(); },
+      [](std::int32_t position, std::int32_t previous, std::int64_t end) {
+        return fmt::format("selects position {} after {}; positions must rise below {}", position,
+                           previous, end);
+      });
 }
 
 // The datasets of one run in one layer.
@@ -170,19 +185,15 @@ std::vector<std::uint8_t> load_masks(const h5::Dataset& dataset, const char* nam
 }
 
 void check_tables(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
-  for (std::size_t cell = 0; cell + 1 < layer.table_indptr.size(); ++cell) {
-    const BlockGrid grid = block_grid(chunks[cell / layer.num_rows], layer.block_size);
-    std::int32_t previous = -1;
-    for (auto i = layer.table_indptr[cell]; i < layer.table_indptr[cell + 1]; ++i) {
-      const std::int32_t block = layer.table_indices[i];
-      if (block <= previous || block >= grid.num_key_blocks()) {
-        throw h5::Defect(fmt::format(
-            "chunk {}, row {} has block {} after {} in its table; blocks must rise below {}",
-            cell / layer.num_rows, cell % layer.num_rows, block, previous, grid.num_key_blocks()));
-      }
-      previous = block;
-    }
-  }
+  check_rising(
+      layer.num_rows, layer.table_indptr, layer.table_indices,
+      [&](std::size_t chunk) {
+        return block_grid(chunks[chunk], layer.block_size).num_key_blocks();
+      },
+      [](std::int32_t block, std::int32_t previous, std::int64_t num_blocks) {
+        return fmt::format("has block {} after {} in its table; blocks must rise below {}", block,
+                           previous, num_blocks);
+      });
 }
 
 // Which blocks were kept by rule, and who has no vote. Runs of schema 1.2 and before do not say.

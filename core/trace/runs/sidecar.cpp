@@ -192,7 +192,7 @@ int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
   const AppendLock append_lock(trace_path);
   const h5::Lock lock;
   const LoadBudget budget(bytes_on_disk(trace_path.string()));
-  try {
+  return h5::written("save the run beside " + trace_path.string(), [&] {
     const h5::Handle trace_file = h5::open_file_for_reading(trace_path.string());
     const LoadedTrace trace = load_trace(trace_file.get(), trace_path.string());
     require_shape(trace.info, run, layers, data);
@@ -207,13 +207,7 @@ int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
     h5::close_written(file, disk);
     temporary.commit();
     return first_sidecar_id(trace.info) + numbered.id;
-  } catch (const h5::Defect& defect) {
-    throw input_error("cannot save the run beside " + trace_path.string(), defect.what(),
-                      "check the free space and the permissions of its folder");
-  } catch (const fs::filesystem_error& error) {
-    throw input_error("cannot save the run beside " + trace_path.string(), error.code().message(),
-                      "check the free space and the permissions of its folder");
-  }
+  });
 }
 
 }  // namespace kvloupe::trace

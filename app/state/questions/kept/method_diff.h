@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/state/questions/how_it_ran/run.h"
-#include "core/analysis/pyramid.h"
+#include "core/analysis/matrix.h"
 #include "core/replay/diff.h"
 
 #include <cstdint>
