@@ -16,15 +16,6 @@ const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
 const std::string kTrace = kGoldens + "group3_f16.h5";
 const std::string kNoProbe = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
 
-// Nothing on standard output, and "error: what; why; what to do" as the last line of the other.
-void expect_failure(const ProgramResult& result, int exit_code) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
-  EXPECT_EQ(result.standard_output, "");
-  const std::string line = result.last_error_line();
-  EXPECT_EQ(line.rfind("error: ", 0), 0U) << line;
-  EXPECT_GE(std::count(line.begin(), line.end(), ';'), 2) << line;
-}
-
 TEST(UsageErrors, ExitWithTwo) {
   const std::vector<std::vector<std::string>> wrong = {
       {"frobnicate"},
@@ -80,7 +71,7 @@ TEST(UsageErrors, ExitWithTwo) {
     std::string text;
     for (const std::string& argument : arguments) text += argument + " ";
     SCOPED_TRACE(text);
-    expect_failure(run_program(arguments), 2);
+    expect_refused(run_program(arguments), 2);
   }
   EXPECT_FALSE(std::filesystem::exists("never.h5"));
   EXPECT_FALSE(std::filesystem::exists("never.png"));
@@ -120,7 +111,7 @@ TEST(InputErrors, ExitWithOne) {
     std::string text;
     for (const std::string& argument : arguments) text += argument + " ";
     SCOPED_TRACE(text);
-    expect_failure(run_program(arguments), 1);
+    expect_refused(run_program(arguments), 1);
   }
   EXPECT_FALSE(std::filesystem::exists("never.h5"));
   EXPECT_FALSE(std::filesystem::exists("never.h5.part"));
@@ -214,7 +205,7 @@ TEST(Damage, IsSaidByEveryCommandThatGoesOn) {
     EXPECT_NE(result.standard_error.find("Xalf_split"), std::string::npos) << result.standard_error;
   }
   const ProgramResult result = run_program({"--quiet", "validate", "damaged.h5"});
-  expect_failure(result, 1);
+  expect_refused(result, 1);
   EXPECT_NE(result.standard_error.find("Xalf_split"), std::string::npos);
 }
 
@@ -247,7 +238,7 @@ TEST(Help, OfExportNamesTheChoicesOfEachView) {
       EXPECT_NE(words.find(choices + ")"), std::string::npos) << choices;
     }
   EXPECT_EQ(help.find("--svg"), std::string::npos);
-  expect_failure(run_program({"export", kTrace, "--view", "kv_map", "--svg", "never.svg"}), 2);
+  expect_refused(run_program({"export", kTrace, "--view", "kv_map", "--svg", "never.svg"}), 2);
 }
 
 TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {

@@ -24,10 +24,8 @@ ProgramResult lanes(const Words& more) {
 
 void expect_refused(const ProgramResult& result, int exit_code, const std::string& what,
                     const std::string& why) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
-  EXPECT_EQ(result.standard_output, "");
+  kvloupe::expect_refused(result, exit_code, why);
   EXPECT_THAT(result.last_error_line(), HasSubstr("error: " + what));
-  EXPECT_THAT(result.last_error_line(), HasSubstr(why));
 }
 
 TEST(OtherTrace, SpeaksOfItself) {

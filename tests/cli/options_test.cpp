@@ -27,10 +27,7 @@ json select(const Words& more) {
 
 void expect_refused(const Words& words, int exit_code, const std::string& why) {
   SCOPED_TRACE(::testing::PrintToString(words));
-  const ProgramResult result = run_program(words);
-  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
-  EXPECT_EQ(result.standard_output, "");
-  EXPECT_THAT(result.last_error_line(), HasSubstr(why));
+  kvloupe::expect_refused(run_program(words), exit_code, why);
 }
 
 TEST(LayersAndChunks, AreSaidAlikeByBothNames) {

@@ -23,15 +23,6 @@ std::string content(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void expect_refused(const ProgramResult& result, int exit_code, const std::string& why) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
-  EXPECT_EQ(result.standard_output, "");
-  const std::string line = result.last_error_line();
-  EXPECT_EQ(line.rfind("error: ", 0), 0U) << line;
-  EXPECT_GE(std::count(line.begin(), line.end(), ';'), 2) << line;
-  EXPECT_THAT(line, HasSubstr(why));
-}
-
 class Outputs : public ::testing::Test {
  protected:
   void SetUp() override {

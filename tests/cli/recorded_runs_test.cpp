@@ -51,11 +51,6 @@ class RecordedRuns : public ::testing::Test {
     more.emplace_back("--json");
     return answer_of(more);
   }
-  static void expect_refused(const ProgramResult& result, int code, const std::string& why) {
-    EXPECT_EQ(result.exit_code, code) << result.standard_error;
-    EXPECT_EQ(result.standard_output, "");
-    EXPECT_THAT(result.last_error_line(), HasSubstr(why));
-  }
 
   static const std::string kTrace;
 };

@@ -32,9 +32,7 @@ class SliceOfATrace : public ::testing::Test {
   }
   void expect_refused(Words more, int code, const std::string& why) {
     more.insert(more.begin(), {"slice", trace_, "-o", at("never.h5")});
-    const ProgramResult run = run_program(more);
-    EXPECT_EQ(run.exit_code, code) << run.standard_error;
-    EXPECT_THAT(run.last_error_line(), HasSubstr(why));
+    kvloupe::expect_refused(run_program(more), code, why);
     EXPECT_FALSE(fs::exists(at("never.h5")));
     EXPECT_FALSE(fs::exists(at("never.h5.part")));
   }

@@ -21,15 +21,6 @@ const std::string kStrange =
     "\x1b[2J\xc2\x9b"
     "2J\xe2\x80\xae\n\xff";
 
-void expect_failure(const ProgramResult& result, int exit_code, const std::string& why) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.standard_error;
-  EXPECT_EQ(result.standard_output, "");
-  const std::string line = result.last_error_line();
-  EXPECT_EQ(line.rfind("error: ", 0), 0U) << line;
-  EXPECT_GE(std::count(line.begin(), line.end(), ';'), 2) << line;
-  EXPECT_THAT(line, HasSubstr(why));
-}
-
 // Nothing of kStrange but what is harmless.
 void expect_harmless(const std::string& text) {
   for (const char* part : {"\x1b", "\xc2\x9b", "\xe2\x80\xae", "\xff"})
@@ -86,7 +77,7 @@ TEST(StrangeText, OfAnArgumentIsShownEscaped) {
     const ProgramResult result = run_program(arguments);
     EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2);
     expect_harmless(result.standard_error);
-    expect_failure(result, result.exit_code, "\\x1B[2J");
+    expect_refused(result, result.exit_code, "\\x1B[2J");
   }
 }
 
@@ -116,26 +107,26 @@ TEST(StrangeNumbers, AreUsageErrors) {
     for (const char* number : {"nan", "-nan", "inf", "-1", "1e999", "100000"}) {
       arguments.emplace_back(number);
       SCOPED_TRACE(::testing::PrintToString(arguments));
-      expect_failure(run_program(arguments), 2, arguments[arguments.size() - 2]);  // its name
+      expect_refused(run_program(arguments), 2, arguments[arguments.size() - 2]);  // its name
       arguments.pop_back();
     }
   EXPECT_FALSE(fs::exists("never") || fs::exists("never.png"));
 }
 
 TEST(Threads, HaveALimitAndASentence) {
-  expect_failure(run_program({"--threads", "1024", "methods"}), 2, "--threads");
+  expect_refused(run_program({"--threads", "1024", "methods"}), 2, "--threads");
   // Two stacks of this size fit into no process: the second thread is refused.
-  expect_failure(run_script("ulimit -Ss $((1 << 36)); exec $kvloupe --threads 8 select " + kRuns +
+  expect_refused(run_script("ulimit -Ss $((1 << 36)); exec $kvloupe --threads 8 select " + kRuns +
                             " --method dense"),
                  1, "8 threads cannot be started");
 }
 
 TEST(Prompt, HasAnEnd) {
   for (const char* option : {"--prompt-file", "--messages"})
-    expect_failure(
+    expect_refused(
         run_program({"capture", "--model", "none.gguf", option, "/dev/zero", "-o", "n.h5"}), 1,
         "/dev/zero has more than 64.0 MiB");
-  expect_failure(run_script("exec $kvloupe capture --model none.gguf --prompt-file - -o n.h5 "
+  expect_refused(run_script("exec $kvloupe capture --model none.gguf --prompt-file - -o n.h5 "
                             "< /dev/zero"),
                  1, "standard input has more than 64.0 MiB");
 }
@@ -148,7 +139,7 @@ TEST(WorkingFolder, ThatIsGoneIsASentence) {
     SCOPED_TRACE(command);
     const ProgramResult result =
         run_script("mkdir gone; cd gone; rmdir ../gone; exec $kvloupe " + command);
-    expect_failure(result, 1, "the working folder");
+    expect_refused(result, 1, "the working folder");
     EXPECT_EQ(std::count(result.standard_error.begin(), result.standard_error.end(), '\n'), 1)
         << result.standard_error;
   }

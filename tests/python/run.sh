@@ -2,12 +2,9 @@
 # run.sh PROGRAM MODULE: a test module of capture/python, with the packages of the dependency cache and no network.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-folder="$("$root/cmake/deps.sh" folder python)"
-if [[ ! -d $folder ]]; then
-  echo "skipped: the Python packages for tests are not in the dependency cache; fetch them by cmake/deps.sh fetch python"
-  exit 77
-fi
+# shellcheck source=tests/tools/python_of_tests.sh
+source "$root/tests/tools/python_of_tests.sh"
 export KVLOUPE_PROGRAM="$1" PYTHONPATH="$root/capture/python:$folder" CUDA_VISIBLE_DEVICES="" HF_HUB_OFFLINE=1 HF_HOME="$PWD/huggingface"
 # Two cores are shared with other tests.
 export OMP_NUM_THREADS=1
-exec "$("$root/cmake/deps.sh" python)" -m unittest "tests.$2"
+exec "$python" -m unittest "tests.$2"

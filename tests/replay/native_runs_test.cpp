@@ -4,6 +4,7 @@
 #include "core/replay/compare.h"
 #include "core/session/session_tensors.h"
 #include "core/trace/trace_writer.h"
+#include "tests/replay/plain_output_error.h"
 #include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
@@ -103,30 +104,6 @@ double overlap_of(const SmallTrace& trace, const ReplayCell& cell, int head) {
   return static_cast<double>(common) / static_cast<double>(selected.size());
 }
 
-double output_error_of(const SmallTrace& trace, const ReplayCell& cell, int head,
-                       const Sees& sees) {
-  const int dim = trace.shape().head_dim;
-  double difference = 0, size = 0;
-  for (int query = cell.span.begin; query < cell.span.end(); ++query) {
-    std::vector<double> full(dim, 0.0), kept(dim, 0.0);
-    double share = 0;
-    for (int key = 0; key <= query; ++key) {
-      const double p = trace.probability(cell.layer, head, query, key);
-      const float* value = trace.value(cell.layer, head / trace.gqa_group_size(), key);
-      share += sees(query, key) ? p : 0;
-      for (int i = 0; i < dim; ++i) {
-        full[i] += p * static_cast<double>(value[i]);
-        if (sees(query, key)) kept[i] += p * static_cast<double>(value[i]);
-      }
-    }
-    for (int i = 0; i < dim; ++i) {
-      difference += std::pow(full[i] - kept[i] / share, 2);
-      size += full[i] * full[i];
-    }
-  }
-  return std::sqrt(difference / size);
-}
-
 TEST(NativeRuns, CountThePairsThatTheMasksLetThrough) {
   const SmallTrace trace(shape_of_tests());
   for (const std::string& method : native_methods()) {
@@ -155,7 +132,7 @@ TEST(NativeRuns, CountThePairsThatTheMasksLetThrough) {
         EXPECT_NEAR(cell.metrics[head].gap, (best_mass(trace, cell, head, sees) - kept) / whole,
                     1e-5);
         EXPECT_NEAR(cell.metrics[head].topk_overlap, overlap_of(trace, cell, head), 1e-12);
-        EXPECT_NEAR(cell.output_error[head], output_error_of(trace, cell, head, sees), 1e-4);
+        EXPECT_NEAR(cell.output_error[head], plain_output_error(trace, cell, head, sees), 1e-4);
         const auto united = [&](int query, int key) {
           return key >= cell.span.begin || sees(query, key) ||
                  std::binary_search(selected.begin(), selected.end(), key);

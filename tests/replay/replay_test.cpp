@@ -4,6 +4,7 @@
 #include "core/replay/compare.h"
 #include "core/session/session_tensors.h"
 #include "core/trace/trace_writer.h"
+#include "tests/replay/plain_output_error.h"
 #include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
@@ -36,31 +37,6 @@ ReplayRequest with_errors() {
   ReplayRequest request;
   request.want_output_error = true;
   return request;
-}
-
-// ||O - O^|| / ||O|| where each query sees what `sees(query, key)` says.
-template <typename Sees>
-double error_of(const SmallTrace& trace, const ReplayCell& cell, int head, const Sees& sees) {
-  const int dim = trace.shape().head_dim;
-  double difference = 0, size = 0;
-  for (int query = cell.span.begin; query < cell.span.end(); ++query) {
-    std::vector<double> full(dim, 0.0), kept(dim, 0.0);
-    double share = 0;
-    for (int key = 0; key <= query; ++key) {
-      const double p = trace.probability(cell.layer, head, query, key);
-      const float* value = trace.value(cell.layer, head / trace.gqa_group_size(), key);
-      for (int i = 0; i < dim; ++i) {
-        full[i] += p * static_cast<double>(value[i]);
-        if (sees(query, key)) kept[i] += p * static_cast<double>(value[i]);
-      }
-      if (sees(query, key)) share += p;
-    }
-    for (int i = 0; i < dim; ++i) {
-      difference += std::pow(full[i] - kept[i] / share, 2);
-      size += full[i] * full[i];
-    }
-  }
-  return std::sqrt(difference / size);
 }
 
 TEST(Replay, MetricsFollowTheirDefinitions) {
@@ -98,7 +74,8 @@ TEST(Replay, MetricsFollowTheirDefinitions) {
           if (std::binary_search(selected.begin(), selected.end(), key)) return true;
           return all ? key == query : key >= cell.span.begin;
         };
-        EXPECT_NEAR(cell.output_error[head], error_of(trace, cell, head, sees), 1e-4);
+        EXPECT_NEAR(cell.output_error[head], testing::plain_output_error(trace, cell, head, sees),
+                    1e-4);
       }
     }
   }

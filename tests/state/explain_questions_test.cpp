@@ -4,6 +4,7 @@
 #include "app/state/questions/why_lost/explain.h"
 #include "app/state/questions/why_lost/explain_words.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -27,16 +28,7 @@ using Sign = StageMark::Sign;
 class ExplainQuestionsTest : public ::testing::Test {
  protected:
   Place at(int layer, int q_head, int chunk) {
-    auto opened = std::make_shared<OpenTrace>();
-    opened->id = 1;
-    opened->name = "small.h5";
-    opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
-    Place place;
-    place.trace = opened;
-    place.layer = layer;
-    place.q_head = q_head;
-    place.chunk = chunk;
-    return place;
+    return testing::place_in(trace_, layer, q_head, chunk);
   }
   MethodChoice method(const std::string& spec) { return choice_of_spec(spec, *at(0, 0, 0).trace); }
   template <Question Q>

@@ -4,6 +4,7 @@
 #include "app/state/questions/kept/attention_map.h"
 #include "core/selection/lanes/rotary_shape.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,21 +28,12 @@ class HeadQuestionsTest : public ::testing::Test {
  protected:
   // The trace as opened for the `id`th time.
   Place open(const SmallTrace& trace, int id = 1) {
-    auto opened = std::make_shared<OpenTrace>();
-    opened->id = id;
-    opened->name = "small.h5";
-    opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
-    opened->token_label.assign(static_cast<std::size_t>(trace.num_tokens()), "token");
     Place place;
-    place.trace = opened;
+    place.trace = testing::opened(trace, id);
     return place;
   }
   Place at(const SmallTrace& trace, int layer, int q_head, int chunk) {
-    Place place = open(trace);
-    place.layer = layer;
-    place.q_head = q_head;
-    place.chunk = chunk;
-    return place;
+    return testing::place_in(trace, layer, q_head, chunk);
   }
   template <Question Q>
   std::shared_ptr<const typename Q::Answer> answer(const Q& question) {

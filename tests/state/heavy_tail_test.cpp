@@ -5,6 +5,7 @@
 #include "app/state/workspace.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,15 +32,10 @@ class HeavyTailViewTest : public ::testing::Test {
  protected:
   HeavyTailViewTest()
       : trace_(shape()),
-        workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
-                                                             const MemoryAccountPtr&) {
-          auto opened = std::make_shared<OpenTrace>();
-          opened->id = 1;
-          opened->path = opened->name = path;
-          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
-          opened->token_label.assign(static_cast<std::size_t>(trace_.num_tokens()), "token");
-          return TracePtr(opened);
-        }) {}
+        workspace_(std::make_shared<MemoryAccount>(),
+                   [this](const std::string& path, const MemoryAccountPtr&) {
+                     return TracePtr(testing::opened(trace_, 1, path));
+                   }) {}
 
   // At query head 2 of layer 1.
   void open_at(int chunk) {

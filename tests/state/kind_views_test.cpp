@@ -7,6 +7,7 @@
 #include "app/state/workspace.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,16 +40,11 @@ class KindViewsTest : public ::testing::Test {
  protected:
   KindViewsTest()
       : trace_(shape()),
-        workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
-                                                             const MemoryAccountPtr&) {
-          const SmallTrace& trace = path.ends_with("short.h5") ? short_trace_ : trace_;
-          auto opened = std::make_shared<OpenTrace>();
-          opened->id = ++last_id_;
-          opened->path = opened->name = path;
-          opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
-          opened->token_label.assign(static_cast<std::size_t>(trace.num_tokens()), "token");
-          return TracePtr(opened);
-        }) {}
+        workspace_(std::make_shared<MemoryAccount>(),
+                   [this](const std::string& path, const MemoryAccountPtr&) {
+                     const SmallTrace& trace = path.ends_with("short.h5") ? short_trace_ : trace_;
+                     return TracePtr(testing::opened(trace, ++last_id_, path));
+                   }) {}
 
   void open(const std::string& path = "small.h5") {
     workspace_.traces.open(path);

@@ -7,6 +7,7 @@
 #include "app/state/workspace.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -35,19 +36,15 @@ constexpr const char* kBest = "oracle:budget_tokens=6";
 class LostKeysViews : public ::testing::Test {
  protected:
   LostKeysViews()
-      : workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
-                                                             const MemoryAccountPtr&) {
-          auto opened = std::make_shared<OpenTrace>();
-          opened->id = ++last_id_;
-          opened->path = opened->name = path;
-          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
-          // Sorted by text they run backwards.
-          for (int i = 0; i < trace_.num_tokens(); ++i) {
-            opened->text.push_back(std::string(1, static_cast<char>('z' - i / 3)));
-            opened->token_label.push_back(opened->text.back());
-          }
-          return TracePtr(opened);
-        }) {}
+      : workspace_(std::make_shared<MemoryAccount>(),
+                   [this](const std::string& path, const MemoryAccountPtr&) {
+                     auto opened = testing::opened(trace_, ++last_id_, path);
+                     // Sorted by text they run backwards.
+                     for (int i = 0; i < trace_.num_tokens(); ++i)
+                       opened->text.push_back(std::string(1, static_cast<char>('z' - i / 3)));
+                     opened->token_label = opened->text;
+                     return TracePtr(opened);
+                   }) {}
 
   void open(const std::string& spec) {
     workspace_.traces.open("small.h5");

@@ -6,6 +6,7 @@
 #include "app/state/workspace.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,14 +28,10 @@ using ::testing::Not;
 class MethodCompareTest : public ::testing::Test {
  protected:
   MethodCompareTest()
-      : workspace_(std::make_shared<MemoryAccount>(), [this](const std::string& path,
-                                                             const MemoryAccountPtr&) {
-          auto opened = std::make_shared<OpenTrace>();
-          opened->id = ++last_id_;
-          opened->path = opened->name = path;
-          opened->session = session::SessionPtr(session::SessionPtr(), &trace_.session());
-          return TracePtr(opened);
-        }) {}
+      : workspace_(std::make_shared<MemoryAccount>(),
+                   [this](const std::string& path, const MemoryAccountPtr&) {
+                     return TracePtr(testing::opened(trace_, ++last_id_, path));
+                   }) {}
 
   void open() {
     workspace_.traces.open("small.h5");

@@ -6,6 +6,7 @@
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/miss_inspector.h"
 #include "tests/replay/small_trace.h"
+#include "tests/state/small_workspace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,21 +27,10 @@ using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::place_in;
 
 class MethodQuestionsTest : public ::testing::Test {
  protected:
-  Place at(const SmallTrace& trace, int layer, int q_head, int chunk, int id = 1) {
-    auto opened = std::make_shared<OpenTrace>();
-    opened->id = id;
-    opened->name = "small.h5";
-    opened->session = session::SessionPtr(session::SessionPtr(), &trace.session());
-    Place place;
-    place.trace = opened;
-    place.layer = layer;
-    place.q_head = q_head;
-    place.chunk = chunk;
-    return place;
-  }
   MethodChoice method(const Place& place, const std::string& spec) {
     return choice_of_spec(spec, *place.trace);
   }
@@ -71,7 +61,7 @@ class MethodQuestionsTest : public ::testing::Test {
 NumberChunks here(const Place& place) { return number_chunks({}, place, NumberScope::Kind::Chunk); }
 
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
-  const Place place = at(trace_, 0, 0, 2);
+  const Place place = place_in(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const auto overview = answer(OverviewQuestion{place, quoka, Number::MassRecall, here(place)});
   ASSERT_EQ(overview->overview.values.rows, 2);
@@ -80,7 +70,7 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   EXPECT_EQ(overview->num_known, 4);
   for (const int layer : {0, 1})
     for (const int kv_head : {0, 1}) {
-      const Place cell = at(trace_, layer, 2 * kv_head, 2);
+      const Place cell = place_in(trace_, layer, 2 * kv_head, 2);
       EXPECT_NEAR(overview->overview.values.at(layer, kv_head),
                   recall(cell, row(cell, quoka).positions), 1e-5);
     }
@@ -90,7 +80,7 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const MethodChoice oracle = method(place, "oracle:budget_tokens=8");
   for (const int layer : {0, 1})
     for (const int kv_head : {0, 1}) {
-      const Place cell = at(trace_, layer, 2 * kv_head, 2);
+      const Place cell = place_in(trace_, layer, 2 * kv_head, 2);
       EXPECT_NEAR(
           overview->gap.at(layer, kv_head),
           recall(cell, row(cell, oracle).positions) - recall(cell, row(cell, quoka).positions),
@@ -104,7 +94,7 @@ TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
 }
 
 TEST_F(MethodQuestionsTest, OverviewOfSomeChunksIsTheirMean) {
-  const Place place = at(trace_, 0, 0, 2);
+  const Place place = place_in(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const NumberChunks last_two =
       number_chunks({NumberScope::Kind::Range, 2, 3}, place, NumberScope::Kind::All);
@@ -112,7 +102,7 @@ TEST_F(MethodQuestionsTest, OverviewOfSomeChunksIsTheirMean) {
   for (const int kv_head : {0, 1}) {
     double sum = 0;
     for (const int chunk : {2, 3}) {
-      const Place cell = at(trace_, 1, 2 * kv_head, chunk);
+      const Place cell = place_in(trace_, 1, 2 * kv_head, chunk);
       sum += recall(cell, row(cell, quoka).positions);
     }
     EXPECT_NEAR(overview->overview.values.at(1, kv_head), sum / 2, 1e-5);
@@ -122,7 +112,7 @@ TEST_F(MethodQuestionsTest, OverviewOfSomeChunksIsTheirMean) {
 }
 
 TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
-  Place place = at(trace_, 0, 0, 2);
+  Place place = place_in(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const auto question = [&] {
     return OverviewQuestion{place, quoka, Number::SpanKept, here(place)};
@@ -134,7 +124,7 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
   const auto overview = answer(question());
   for (const int layer : {0, 1})
     for (const int kv_head : {0, 1}) {
-      const auto& kept = row(at(trace_, layer, 2 * kv_head, 2), quoka).positions;
+      const auto& kept = row(place_in(trace_, layer, 2 * kv_head, 2), quoka).positions;
       const auto count =
           std::count_if(kept.begin(), kept.end(), [](int j) { return j >= 10 && j < 25; });
       EXPECT_FLOAT_EQ(overview->overview.values.at(layer, kv_head),
@@ -149,7 +139,7 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
 }
 
 TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
-  const Place place = at(trace_, 0, 0, 2);
+  const Place place = place_in(trace_, 0, 0, 2);
   const OverviewQuestion question{place, method(place, "aqua:basis=self"), Number::MassRecall,
                                   here(place)};
   EXPECT_EQ(question.number(), Number::OutputError);
@@ -159,7 +149,7 @@ TEST_F(MethodQuestionsTest, OverviewOfAMethodThatKeepsEveryKeyShowsItsError) {
 }
 
 TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
-  const Place place = at(trace_, 0, 0, 2), later = at(trace_, 1, 3, 3);
+  const Place place = place_in(trace_, 0, 0, 2), later = place_in(trace_, 1, 3, 3);
   const MethodChoice a = method(place, "quoka:budget_tokens=8");
   const MethodChoice b = method(place, "oracle:budget_tokens=8");
   const auto key = [](const Place& where, const MethodChoice& choice, Number number, bool all) {
@@ -171,11 +161,11 @@ TEST_F(MethodQuestionsTest, OverviewKeysNameWhatTheAnswerDependsOn) {
   EXPECT_EQ(key(place, a, recall, true), key(later, a, recall, true));
   EXPECT_EQ(key(place, a, entropy, false), key(place, b, entropy, true));
   EXPECT_NE(key(place, a, entropy, true), key(later, a, entropy, true));
-  EXPECT_NE(key(place, a, recall, true), key(at(trace_, 0, 0, 2, 2), a, recall, true));
+  EXPECT_NE(key(place, a, recall, true), key(place_in(trace_, 0, 0, 2, 2), a, recall, true));
 }
 
 TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
-  const Place place = at(trace_, 0, 0, 2);
+  const Place place = place_in(trace_, 0, 0, 2);
   OverviewQuestion question{place, method(place, "quoka:budget_tokens=8"), Number::OutputError,
                             here(place)};
   OverviewQuestion::Answer shown;
@@ -200,7 +190,7 @@ TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
 }
 
 TEST_F(MethodQuestionsTest, FateOfAKeyIsThatOfPlainLoops) {
-  Place place = at(trace_, 1, 2, 3);
+  Place place = place_in(trace_, 1, 2, 3);
   place.key_begin = 5;
   place.key_end = 9;
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
@@ -237,7 +227,7 @@ TEST_F(MethodQuestionsTest, FateOfAKeyIsThatOfPlainLoops) {
 }
 
 TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
-  Place place = at(trace_, 0, 0, 5);
+  Place place = place_in(trace_, 0, 0, 5);
   place.key_begin = 3;
   place.key_end = 4;
   const MissQuestion question{place, method(place, "quoka:budget_tokens=8")};
@@ -259,7 +249,7 @@ TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
 }
 
 TEST_F(MethodQuestionsTest, FateNamesTheChunksAfterWhichKeysDied) {
-  Place place = at(trace_, 0, 0, 5);
+  Place place = place_in(trace_, 0, 0, 5);
   place.key_begin = 0;
   place.key_end = 40;
   const MethodChoice h2o = method(place, "h2o:budget_tokens=8");
@@ -278,7 +268,7 @@ TEST_F(MethodQuestionsTest, FateNamesTheChunksAfterWhichKeysDied) {
 }
 
 TEST_F(MethodQuestionsTest, ASpanMustBeWatched) {
-  const Place place = at(trace_, 0, 0, 2);
+  const Place place = place_in(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   EXPECT_THAT((MissQuestion{place, quoka}.obstacle()), HasSubstr("Click a key"));
   EXPECT_EQ((MissQuestion{Place{}, quoka}.obstacle()), "Open a trace");
@@ -290,7 +280,7 @@ TEST_F(MethodQuestionsTest, ASpanMustBeWatched) {
 }
 
 TEST_F(MethodQuestionsTest, TokensAreDrawnAsTheMapAndTheVerdictsSay) {
-  const Place place = at(trace_, 0, 0, 1);  // tokens 16 to 31
+  const Place place = place_in(trace_, 0, 0, 1);  // tokens 16 to 31
   KvMapQuestion::Answer map;
   map.map.num_tokens = trace_.num_tokens();
   map.map.chunks = {place.info().chunks[0], place.info().chunks[1]};
@@ -315,17 +305,17 @@ TEST_F(MethodQuestionsTest, TokensAreDrawnAsTheMapAndTheVerdictsSay) {
   EXPECT_EQ(look_of(&map, &verdicts, place, 32), TokenLook::Future);
   EXPECT_EQ(look_of(nullptr, nullptr, place, 3), TokenLook::Plain);
   // A map of fewer chunks than the place has: nothing is known of its keys.
-  EXPECT_EQ(look_of(&map, nullptr, at(trace_, 0, 0, 3), 3), TokenLook::Plain);
+  EXPECT_EQ(look_of(&map, nullptr, place_in(trace_, 0, 0, 3), 3), TokenLook::Plain);
 }
 
 TEST_F(MethodQuestionsTest, SummariesOfSomeChunksAreOfThoseAlone) {
-  const Place place = at(trace_, 1, 0, 4);
+  const Place place = place_in(trace_, 1, 0, 4);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const auto mean_of = [&](const std::vector<int>& chunks) {
     double sum = 0;
     for (const int chunk : chunks)
       for (const int q_head : {0, 2}) {
-        const Place cell = at(trace_, 1, q_head, chunk);
+        const Place cell = place_in(trace_, 1, q_head, chunk);
         sum += recall(cell, row(cell, quoka).positions);
       }
     return sum / static_cast<double>(2 * chunks.size());
@@ -346,14 +336,14 @@ TEST_F(MethodQuestionsTest, SummariesOfSomeChunksAreOfThoseAlone) {
 }
 
 TEST_F(MethodQuestionsTest, SummariesAreMeansOverTheCellsThatSelected) {
-  const Place place = at(trace_, 1, 0, 0);
+  const Place place = place_in(trace_, 1, 0, 0);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const auto summary = answer(RunSummaryQuestion{place, quoka});
   double sum = 0;
   int cells = 0;
   for (const int chunk : {1, 2, 3})  // 0 has no past; 4 and 5 are decode steps
     for (const int q_head : {0, 2}) {
-      const Place cell = at(trace_, 1, q_head, chunk);
+      const Place cell = place_in(trace_, 1, q_head, chunk);
       sum += recall(cell, row(cell, quoka).positions);
       ++cells;
     }
@@ -363,7 +353,7 @@ TEST_F(MethodQuestionsTest, SummariesAreMeansOverTheCellsThatSelected) {
 }
 
 TEST_F(MethodQuestionsTest, MethodsThatTheTraceCannotServeSayWhy) {
-  const auto reasons = answer(UnavailableQuestion{at(trace_, 0, 0, 0)});
+  const auto reasons = answer(UnavailableQuestion{place_in(trace_, 0, 0, 0)});
   EXPECT_FALSE(reasons->count("oracle"));
   ASSERT_TRUE(reasons->count("infinipot"));  // no probe was recorded
   EXPECT_FALSE(reasons->at("infinipot").empty());
@@ -371,7 +361,7 @@ TEST_F(MethodQuestionsTest, MethodsThatTheTraceCannotServeSayWhy) {
 }
 
 TEST_F(MethodQuestionsTest, LatencyBelongsToItsCell) {
-  const Place place = at(trace_, 0, 0, 2), other = at(trace_, 0, 0, 3);
+  const Place place = place_in(trace_, 0, 0, 2), other = place_in(trace_, 0, 0, 3);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const LatencyQuestion here{place, quoka};
   EXPECT_EQ(answers_.ask(here).state, ResultState::Empty);  // begun by hand only
@@ -387,15 +377,15 @@ TEST_F(MethodQuestionsTest, LatencyBelongsToItsCell) {
   EXPECT_EQ(measured->past_len, 32);
   EXPECT_TRUE(measured->finished);
   EXPECT_FALSE(answers_.ask(LatencyQuestion{other, quoka}));
-  EXPECT_FALSE(answers_.ask(LatencyQuestion{at(trace_, 0, 0, 2, 2), quoka}));
+  EXPECT_FALSE(answers_.ask(LatencyQuestion{place_in(trace_, 0, 0, 2, 2), quoka}));
   EXPECT_FALSE(answers_.ask(LatencyQuestion{place, method(place, "oracle:budget_tokens=8")}));
   // Another head of the layer is in the same cell: all heads are timed together.
-  EXPECT_TRUE(answers_.ask(LatencyQuestion{at(trace_, 0, 3, 2), quoka}));
+  EXPECT_TRUE(answers_.ask(LatencyQuestion{place_in(trace_, 0, 3, 2), quoka}));
 }
 
 TEST_F(MethodQuestionsTest, AnUnknownMethodIsNotTimed) {
   const MethodChoice unknown{"from_the_future:depth=3", 0, {}};
-  const LatencyQuestion question{at(trace_, 0, 0, 2), unknown};
+  const LatencyQuestion question{place_in(trace_, 0, 0, 2), unknown};
   EXPECT_THAT(question.obstacle(), HasSubstr("does not know the method from_the_future"));
   answers_.start(question);
   EXPECT_FALSE(answers_.busy());
