@@ -17,8 +17,6 @@ using analysis::BasisLoss;
 using analysis::LaneChoice;
 using analysis::LaneReport;
 using state::AquaLanesQuestion;
-using state::MethodFacts;
-using state::Place;
 
 std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 

@@ -22,7 +22,6 @@ using analysis::kSweepTargets;
 using analysis::SweepPoint;
 using replay::Number;
 using state::BudgetSweepQuestion;
-using state::SweepCurve;
 using state::SweepExtent;
 using Curves = state::Result<BudgetSweepQuestion>;
 

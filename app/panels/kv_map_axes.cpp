@@ -1,5 +1,7 @@
 #include "app/panels/kv_map_axes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -403,7 +403,7 @@ class SelectedVsTruePanel final : public Panel {
                           ImGuiSelectableFlags_SpanAllColumns) &&
         !listed.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
-    if (!context.figure && ImGui::IsItemHovered()) point_at_row(context, result, key);
+    if (!context.figure && ImGui::IsItemHovered()) point_at_row(context, listed, key);
     ImGui::TableNextColumn();
     widgets::text_colored(context.palette.text, format_count(key.position));
     ImGui::TableNextColumn();
@@ -422,10 +422,12 @@ class SelectedVsTruePanel final : public Panel {
     fate_ui(context, listed.both->in_b(key.position));
   }
 
-  static void point_at_row(DrawContext& context, const Verdicts& result, const KeyRank& key) {
-    const state::Place& place = result.question.place;
-    const std::string share = share_text(result->share_of(key));
-    const char* fate = state::label_of(key.verdict);
+  static void point_at_row(DrawContext& context, const Listed& listed, const KeyRank& key) {
+    const state::Place& place = listed.place;
+    const std::string share = share_text(listed.ranks.share_of(key));
+    std::string fate = state::label_of(key.verdict);
+    if (listed.both != nullptr)
+      fate = fmt::format("A {}, B {}", fate, state::label_of(listed.both->in_b(key.position)));
     context.workspace.pointer.at(
         {.words = fmt::format("key {}\ntrue rank {}, {} of the past's mass, {}",
                               token_line(place, key.position), key.true_rank + 1, share, fate),

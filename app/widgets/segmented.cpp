@@ -1,6 +1,7 @@
 #include "app/widgets/segmented.h"
 
 #include "app/widgets/fonts.h"
+#include "app/widgets/tooltip.h"
 
 #include <algorithm>
 

@@ -16,10 +16,10 @@ struct Command {
   std::string title;
   std::vector<ImGuiKeyChord> keys;  // the first is shown
   std::function<void()> run;
-  std::function<bool()> enabled;    // empty: always
-  bool while_typing = false;        // plain keys do not act while a text field has the keyboard
-  std::function<bool()> checked{};  // of a choice: it is the one that holds
+  std::function<bool()> enabled;  // empty: always
+  bool while_typing = false;      // plain keys do not act while a text field has the keyboard
   std::vector<ImGuiKeyChord> default_keys = {};  // where the user chose no others (key_choices.h)
+  std::function<bool()> checked{};               // of a choice: it is the one that holds
 
   bool is_enabled() const { return !enabled || enabled(); }
 };

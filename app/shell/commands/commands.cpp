@@ -69,7 +69,8 @@ void Explorer::add_file_commands() {
                        {ImGuiKey_Escape},
                        [this] { capture_.close(); },
                        [this] { return capture_.is_open(); },
-                       true});
+                       true,
+                       {ImGuiKey_Escape}});
 }
 
 void Explorer::add_edit_commands() {

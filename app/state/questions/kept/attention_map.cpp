@@ -29,10 +29,9 @@ std::string problem(Workspace& workspace) {
   }
   std::string first = drawn.problem();
   for (const Drawn& one : drawn.pictures)
-    for (const std::string& problem :
-         {problem_of(workspace.ask(AttentionStripQuestion{one.place})),
-          problem_of(workspace.ask(AttentionMapQuestion{one.place})),
-          problem_of(workspace.ask(AttentionRowsQuestion{one.place}))})
+    for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{one.place})),
+                                       problem_of(workspace.ask(AttentionMapQuestion{one.place})),
+                                       problem_of(workspace.ask(AttentionRowsQuestion{one.place}))})
       if (first.empty()) first = problem;
   return first.empty() ? waiting : first;
 }
