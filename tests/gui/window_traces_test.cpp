@@ -132,6 +132,10 @@ TEST_F(WindowTraces, TheControlAppearsWithASecondTraceAndShowsBoth) {
 
 TEST_F(WindowTraces, ZoomInEitherMapShowsTheSameTokensInBoth) {
   open_both();
+  // Where both maps have room.
+  workspace().cursor.set_perspective("kept");
+  settle();
+  drive("room", [](ImGuiTestContext* ctx) { ctx->WindowClose(in("token_strip").c_str()); });
   bring_up("kv_map");
   press("kv_map", "two traces");
   auto maps = plots("kv_map");
@@ -146,8 +150,10 @@ TEST_F(WindowTraces, ZoomInEitherMapShowsTheSameTokensInBoth) {
     drive("zoom", [&](ImGuiTestContext* ctx) {
       const ImRect at = map->PlotRect;
       ctx->MouseMoveToPos({at.Min.x + static_cast<float>(share) * at.GetWidth(), at.GetCenter().y});
-      ctx->MouseWheelY(6);
-      ctx->Yield(4);
+      for (int i = 0; i < 12; ++i) {
+        ctx->MouseWheelY(1);
+        ctx->Yield(2);
+      }
     });
   };
   // Behind the inserted words: 64 later.
@@ -180,6 +186,8 @@ TEST_F(WindowTraces, ZoomInEitherMapShowsTheSameTokensInBoth) {
   EXPECT_EQ(place().key_begin, there - kMore);
   EXPECT_EQ(place().trace->path, first());
   save_picture("traces_zoomed.png");
+  explorer().run_command("layout.reset");
+  settle();
 }
 
 TEST_F(WindowTraces, WhichOtherTraceIsChosenInTheList) {
@@ -193,10 +201,12 @@ TEST_F(WindowTraces, WhichOtherTraceIsChosenInTheList) {
   bring_up("kv_map");
   press("kv_map", "two traces");
   EXPECT_EQ(state::other_trace(workspace())->path, second());
-  drive("choose", [](ImGuiTestContext* ctx) {
+  const std::string entry = "traces_c.h5##" + std::to_string(workspace().traces.find(third)->id);
+  drive("choose", [&](ImGuiTestContext* ctx) {
     ctx->ItemClick(in("kv_map", "/##other trace").c_str());
     ctx->Yield(3);
-    ctx->ItemClick("//##Combo_00/traces_c.h5*");
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemClick(entry.c_str());
     ctx->Yield(3);
   });
   settle();

@@ -376,7 +376,7 @@ TEST_F(WindowViews, ZClosingOverAnExportAsksFirst) {
     return std::string();
   };
   exporter.ask(*state::find_view(kView), state::Format::Png, ".");
-  drive("save", [](ImGuiTestContext* ctx) {
+  drive("save", [&released](ImGuiTestContext* ctx) {
     ctx->Yield(3);
     ctx->SetRef("//$FOCUSED");
     ctx->ItemInput("##name");
@@ -395,6 +395,7 @@ TEST_F(WindowViews, ZClosingOverAnExportAsksFirst) {
     ctx->ItemClick("//$FOCUSED/Go on");
     ctx->Yield(2);
     IM_CHECK(!explorer().wants_quit());
+    released = true;  // what follows waits for the export
   });
   EXPECT_FALSE(explorer().wants_quit());
   released = true;

@@ -120,17 +120,17 @@ void PanelHost::duplicate(const std::string& id) {
   for (const auto& [name, value] : std::map(options))
     if (owner_of(name) == id) options[copy_id + name.substr(id.size())] = value;
   Window& window = *find(copy_id, *shown_);
-  new_copy_ = window.name;
+  opened_beside_ = window.name;
   beside_ = window_of_view(id, *shown_);
   const std::vector<std::string> keys{window.key};
   bring_up(window);
   steps_.push([this, keys] { close_keys(keys); }, [this, keys] { open_keys(keys); });
 }
 
-void PanelHost::dock_of_copy_ui() {
-  if (new_copy_.empty()) return;
-  dock_beside(beside_, new_copy_);
-  new_copy_.clear();
+void PanelHost::dock_beside_ui() {
+  if (opened_beside_.empty()) return;
+  dock_beside(beside_, opened_beside_);
+  opened_beside_.clear();
 }
 
 void PanelHost::set_lock(const std::string& id, const std::optional<ViewState>& words) {

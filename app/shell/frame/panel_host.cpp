@@ -118,7 +118,7 @@ void PanelHost::layout_ui() {
   reset_layout_ = false;
   take_chosen_layout();
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
-  dock_of_copy_ui();
+  dock_beside_ui();
   submit_dock_spaces(*shown_);  // also while nothing is open
   if (!first) return;
   laid_out_.push_back(shown_);
@@ -266,8 +266,15 @@ void PanelHost::show(const std::string& id) {
   if (Window* window = find(id, home)) bring_up(*window);
 }
 
-void PanelHost::open_here(const std::string& id) {
-  if (Window* window = find(id, now())) bring_up(*window);
+void PanelHost::open_here(const std::string& id, const std::string& beside) {
+  Window* window = find(id, now());
+  if (window == nullptr) return;
+  const Window* other = find(beside, now());
+  if (other != nullptr && !is_open(*window)) {
+    opened_beside_ = window->name;
+    beside_ = other->name;
+  }
+  bring_up(*window);
 }
 
 void PanelHost::search(const std::string& id) {

@@ -36,7 +36,8 @@ class PanelHost {
   // A view by its id, or a window by its name. In the workspace shown where it lies there, else the
   // window goes to the workspace where it lives. Before a trace is there: once one is.
   void show(const std::string& id);
-  void open_here(const std::string& id);      // in the workspace shown
+  // In the workspace shown; one that was not open lies beside the other, where that is named.
+  void open_here(const std::string& id, const std::string& beside = "");
   void search(const std::string& id);         // shows it, with the keyboard in its search
   bool is_open(const std::string& id) const;  // there
   // Drawn in the last frame, not behind another tab.
@@ -117,7 +118,7 @@ class PanelHost {
   void close_keys(const std::vector<std::string>& keys);
   void note_closed(const std::vector<Window*>& closed);
   bool is_free(const std::string& id) const;  // open in no workspace
-  void dock_of_copy_ui();
+  void dock_beside_ui();
   unsigned dock_for(const Window& window) const;
   void front_own_view();
   void window_ui(Window& window, const figure::GuiContext& gui);
@@ -146,8 +147,9 @@ class PanelHost {
   std::vector<std::vector<std::string>> closings_;  // keys closed together, the last at the end
   bool reset_layout_ = false;
   std::optional<Layout> to_build_, chosen_layout_;
-  int chosen_frames_ = 0;          // until the latter is taken
-  std::string new_copy_, beside_;  // names of windows: the copy is to lie beside the other one
+  int chosen_frames_ = 0;  // until the latter is taken
+  std::string opened_beside_,
+      beside_;  // names of windows: one that opens is to lie beside the other
 };
 
 }  // namespace kvloupe::shell

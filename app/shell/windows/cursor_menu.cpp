@@ -104,7 +104,7 @@ void CursorMenu::keys_ui(const state::Pointed& pointed) {
   for (const state::ViewInfo& view : state::views())
     if (view.id != pointed.view && ImGui::MenuItem(view.title.c_str())) {
       go_to(pointed, true, "");
-      panels_.open_here(view.id);
+      panels_.open_here(view.id, pointed.view);
     }
   ImGui::EndMenu();
 }
