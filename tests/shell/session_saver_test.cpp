@@ -121,7 +121,8 @@ TEST_F(SessionSaver, CopiesAndLocksComeBack) {
     shell::PanelHost& panels = window.explorer.panels();
     panels.duplicate("kv_map");
     panels.lock("kv_map#2");
-    window.frames(3);
+    window.frames(8);
+    EXPECT_TRUE(panels.visible("kv_map#2"));
     window.workspace.cursor.set_layer(2);
     left = panels.locks();
     window.keeper.save_now();
@@ -129,6 +130,7 @@ TEST_F(SessionSaver, CopiesAndLocksComeBack) {
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left["kv_map#2"].place.layer, 1);
   Window window;
+  window.frames(8);  // tabs come to the front one after the other
   EXPECT_TRUE(window.explorer.panels().is_open("kv_map#2"));
   EXPECT_TRUE(window.explorer.panels().visible("kv_map#2"));
   EXPECT_EQ(window.explorer.panels().locks(), left);
