@@ -145,11 +145,6 @@ void Explorer::before_frame() {
   follow_desktop();
   if (style_changed_) gui_.apply_style(theme(), content_scale_ * settings_.user_scale);
   style_changed_ = false;
-  if (!dropped_layout_.empty()) {
-    ImGui::LoadIniSettingsFromMemory(dropped_layout_.data(), dropped_layout_.size());
-    ImGui::GetIO().WantSaveIniSettings = true;
-    dropped_layout_.clear();
-  }
   const state::Place& place = workspace_.place();
   if (!place.empty() && place.trace_key() != fonts_for_) {
     fonts_for_ = place.trace_key();
@@ -375,7 +370,7 @@ DroppedFiles::Places Explorer::places_of_dropped() {
   const auto take = [this](const std::string& path) {
     return capture_.take(path, settings_.last_folder);
   };
-  return {take, take, [this](const std::string& path) { dropped_layout_ = read_layout(path); }};
+  return {take, take, [this](const std::string& path) { layouts_.import_file(path); }};
 }
 
 void Explorer::status_ui() {

@@ -129,7 +129,6 @@ class Explorer {
   CaptureWindow capture_;
   CursorMenu cursor_menu_;
   DroppedFiles dropped_;
-  std::string dropped_layout_;  // becomes the layout before the next frame
   CommandPalette palette_;
   ShortcutsWindow sheet_;
   GotoDialog goto_;

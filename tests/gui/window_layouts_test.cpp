@@ -182,6 +182,14 @@ TEST_F(WindowLayouts, AFileIsExchanged) {
   frames(8);
   EXPECT_TRUE(panels().visible(kCopy));
   EXPECT_EQ(shell::views_in(panels().layout()), shell::views_in(arranged));
+  // Dropped on the window it is the same.
+  explorer().run_command("layout.reset");
+  settle();
+  ASSERT_FALSE(panels().is_open(kCopy));
+  explorer().take_dropped({file});
+  settle();
+  frames(8);
+  EXPECT_TRUE(panels().visible(kCopy));
   // What is there is not written over.
   std::ofstream(folder / "mine.txt") << "mine";
   choose_file("Export this layout\u2026", (folder / "mine.txt").string(), "Save");

@@ -24,7 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char* kFormat = "kvloupe-layout";
 constexpr int kVersion = 1;
 constexpr std::size_t kMostBytes = 1 << 20;
 constexpr int kDeepest = 24;  // of brackets; a layout that the window writes has half of it
@@ -38,7 +37,7 @@ class Reader {
   Layout layout(const std::string& text) {
     if (text.size() > kMostBytes) refuse("it is far larger than a layout");
     const ordered_json json = parsed(text);
-    if (!json.is_object() || json.value("format", ordered_json()) != kFormat)
+    if (!json.is_object() || json.value("format", ordered_json()) != kLayoutFormat)
       refuse("it is no layout of KVLoupe");
     if (json.value("version", ordered_json()) != kVersion)
       refuse("it was written by another version");
@@ -225,7 +224,7 @@ std::string text_of(const Layout& layout) {
   ordered_json locks = ordered_json::object(), options = ordered_json::object();
   for (const auto& [view, words] : layout.locks) locks[view] = json_of_state(words);
   for (const auto& [name, value] : layout.options) options[name] = value;
-  return ordered_json{{"format", kFormat},
+  return ordered_json{{"format", kLayoutFormat},
                       {"version", kVersion},
                       {"name", layout.name},
                       {"workspace", layout.perspective},

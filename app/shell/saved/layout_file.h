@@ -10,6 +10,9 @@
 
 namespace kvloupe::shell {
 
+// What a file of a layout says that it is.
+inline constexpr const char* kLayoutFormat = "kvloupe-layout";
+
 inline constexpr std::size_t kLongestLayoutName = 60;
 // Why a layout cannot have this name; empty: it can.
 std::string problem_of_name(const std::string& name);

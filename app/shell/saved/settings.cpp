@@ -162,14 +162,6 @@ std::string load_layout() {
   return or_nothing([] { return read_small_file(layout_file()); });
 }
 
-std::string read_layout(const std::string& file) {
-  std::string ini = read_small_file(file);
-  if (ini.find("[Docking]") == std::string::npos)
-    throw input_error("it is no layout", "it has no part [Docking]",
-                      "give a layout.ini of the settings folder");
-  return ini;
-}
-
 void save_layout(const std::string& ini) { write_small_file(layout_file(), ini); }
 
 }  // namespace kvloupe::shell

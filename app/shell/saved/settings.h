@@ -43,7 +43,5 @@ void add_recent_file(const std::string& path);
 // ImGui's docking layout; "" when there is none.
 std::string load_layout();
 void save_layout(const std::string& ini);
-// Of a file that somebody gave. Throws Error{Input}: it is none.
-std::string read_layout(const std::string& file);
 
 }  // namespace kvloupe::shell

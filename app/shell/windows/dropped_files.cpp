@@ -1,6 +1,7 @@
 #include "app/shell/windows/dropped_files.h"
 
 #include "app/shell/new_trace/capture_request.h"
+#include "app/shell/saved/layout_file.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 
@@ -52,8 +53,8 @@ DroppedFile dropped_file(const std::string& path) {
   const std::string bytes = first_bytes(path);
   if (bytes.starts_with(kHdf5)) return {path, Kind::Trace};
   if (!is_text(bytes)) return {path, Kind::Unknown};
-  if (ends(".ini")) return {path, Kind::Layout};
-  return {path, ends(".json") ? Kind::Chat : Kind::Prompt};
+  if (!ends(".json")) return {path, Kind::Prompt};
+  return {path, bytes.find(kLayoutFormat) != std::string::npos ? Kind::Layout : Kind::Chat};
 }
 
 void DroppedFiles::drop(std::vector<std::string> paths) {
@@ -101,11 +102,7 @@ void DroppedFiles::use(const std::vector<DroppedFile>& files) {
         once(prompt, path, "prompt", places_.take_prompt);
         break;
       case Kind::Layout:
-        try {
-          places_.take_layout(path);
-        } catch (const Error& error) {
-          refuse(path, error.what());
-        }
+        places_.take_layout(path);
         break;
       case Kind::Notes:
         refuse(path, "notes open with the trace that they lie beside; drop that one");

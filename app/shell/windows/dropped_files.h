@@ -26,7 +26,7 @@ class DroppedFiles {
   struct Places {
     std::function<bool(const std::string& path)> take_model;   // by the form of a new capture
     std::function<bool(const std::string& path)> take_prompt;  // the same
-    std::function<void(const std::string& path)> take_layout;  // throws Error
+    std::function<void(const std::string& path)> take_layout;  // says what is wrong
   };
   DroppedFiles(state::Workspace& workspace, Messages& messages, Places places)
       : workspace_(workspace), messages_(messages), places_(std::move(places)) {}

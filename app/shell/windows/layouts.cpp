@@ -109,7 +109,7 @@ void Layouts::remove(const std::string& name) {
 
 void Layouts::import_from(const std::string& folder) {
   files_.open(FileDialog::Purpose::OpenFile, "Import a layout", folder,
-              [this](const std::string& file) { read_file(file); });
+              [this](const std::string& file) { import_file(file); });
 }
 
 void Layouts::export_to(const std::string& folder) {
@@ -120,7 +120,7 @@ void Layouts::export_to(const std::string& folder) {
               [this, layout](const std::string& file) { write_file(file, layout); });
 }
 
-void Layouts::read_file(const std::string& file) {
+void Layouts::import_file(const std::string& file) {
   workspace_.answers.jobs().submit<Layout>(
       Lane::TraceIo, "import layout", "Reading " + state::readable_name(file),
       [file](const WorkContext&) { return std::make_shared<const Layout>(read_layout(file)); },

@@ -22,7 +22,8 @@ class Layouts {
 
   const std::vector<Layout>& all() const { return layouts_; }
   void ask_for_name();
-  void import_from(const std::string& folder);
+  void import_from(const std::string& folder);  // asks which file
+  void import_file(const std::string& file);
   void export_to(const std::string& folder);
   // Those saved, to be chosen and deleted, as a part of a menu.
   void list_ui();
@@ -32,7 +33,6 @@ class Layouts {
   int under_way() const { return under_way_; }  // files that are exported
 
  private:
-  void read_file(const std::string& file);
   void write_file(const std::string& file, const Layout& layout);
   void put(const Layout& layout);  // in the place of one of its name
   void remove(const std::string& name);
