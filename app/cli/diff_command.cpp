@@ -91,8 +91,8 @@ DiffSide side_of(const session::TraceSession& session, const replay::MethodName&
 }
 
 void note_other_model(const trace::ModelInfo& a, const trace::ModelInfo& b) {
-  if (a.file_hash == b.file_hash) return;
-  log::warning("the traces are of two models, {} and {}; tokens are matched by their text",
+  if (trace::same_model(a, b)) return;
+  log::warning("the traces are of two model files, of {} and {}; tokens are matched by their text",
                printable(a.name), printable(b.name));
 }
 

@@ -190,7 +190,9 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
   if (loss.has_budgets && sums.enough)
     remedy_button_ui(context, now, fmt::format("budget {}", format_count(*sums.enough)),
                      loss.method.spec->with({{"budget_tokens", fmt::format("{}", *sums.enough)}}),
-                     "It keeps all of the span in every head.");
+                     loss.exact_budgets
+                         ? "It keeps all of the span in every head."
+                         : "The largest budget that a head needs: others may lose some with it.");
   for (const SpanChange& change : loss.changes)
     if (change.spec && change.heads > 0)
       remedy_button_ui(

@@ -28,7 +28,7 @@ Found find_other(const Workspace& workspace) {
     for (const TraceTab* tab : tabs)
       if (tab->state == ResultState::Ready) return {tab, {}, false};
     if (!tabs.empty()) return {nullptr, fmt::format("Opening {}", tabs.front()->name), true};
-    return {nullptr, "Open a second trace to see it here: Ctrl+O, or drop its file on the window.",
+    return {nullptr, "Open a second trace to see it here: File, Open, or drop it on the window.",
             false};
   }
   for (const TraceTab* tab : tabs) {
@@ -50,7 +50,7 @@ std::string shape_of(const trace::ModelInfo& model) {
 std::string why_no_such_head(const OpenTrace& other, const Place& place) {
   const std::string here = shape_of(place.info().model), there = shape_of(other.info().model);
   if (here != there)
-    return fmt::format("{} has {}, this trace {}: no head of one is a head of the other.",
+    return fmt::format("{} has {}, this trace {}: choose another trace of the same model.",
                        other.name, there, here);
   if (!other.info().has_layer(place.layer))
     return fmt::format("{} does not hold layer {}: go to a layer that both hold.", other.name,
@@ -66,7 +66,7 @@ std::string note_of(const OpenTrace& other, const Place& place, const AlignedTra
     note += (note.empty() ? "" : " ") + sentence;
   };
   const trace::TraceInfo &here = place.info(), &there = other.info();
-  if (here.model.file_hash != there.model.file_hash)
+  if (!trace::same_model(here.model, there.model))
     add(here.model.name == there.model.name
             ? "The models are of different files."
             : fmt::format("{} is of another model, {}.", other.name, printable(there.model.name)));
@@ -133,8 +133,9 @@ MethodChoice choice_in(const MethodChoice& choice, const OpenTrace& other, std::
   try {
     MethodChoice there = choice_in(choice, other);
     if (there.empty())
-      why = fmt::format("{} has no run of {}, which this version cannot select anew.", other.name,
-                        choice.id());
+      why = fmt::format(
+          "{} has no run of {}, which this version cannot select anew: choose another method.",
+          other.name, choice.id());
     return there;
   } catch (const Error& error) {
     why = error.what();
@@ -143,7 +144,7 @@ MethodChoice choice_in(const MethodChoice& choice, const OpenTrace& other, std::
 }
 
 std::string why_not_beside(const OpenTrace& other, const Place& place) {
-  if (other.info().model.file_hash != place.info().model.file_hash) return "it is of another model";
+  if (!trace::same_model(other.info().model, place.info().model)) return "it is of another model";
   return other.info().has_layer(place.layer)
              ? ""
              : fmt::format("it does not hold layer {}", place.layer);
@@ -170,8 +171,8 @@ OtherPlace other_place(Workspace& workspace, const MethodChoice& method, Alike a
   const TracePtr& trace = found.tab->selection.place.trace;
   if (alike == Alike::Heads) other.why = why_no_such_head(*trace, here);
   if (!other.why.empty()) return other;
-  other.method = choice_in(method, *trace, other.why);
-  if (other.method.empty()) return other;
+  if (!method.empty()) other.method = choice_in(method, *trace, other.why);
+  if (!other.why.empty()) return other;
   const auto aligned = workspace.ask(AlignedTracesQuestion{here.trace, trace});
   other.coming = aligned.state == ResultState::Loading;
   if (!aligned) {
@@ -180,7 +181,7 @@ OtherPlace other_place(Workspace& workspace, const MethodChoice& method, Alike a
   }
   const int chunk = aligned->chunk_in_b(here.chunk);
   if (chunk < 0) {
-    other.why = fmt::format("No token of {} is in {}: there is no such place in it.",
+    other.why = fmt::format("No token of {} is in {}: go to another chunk.",
                             chunk_name(here.info(), here.chunk), trace->name);
     return other;
   }

@@ -169,7 +169,7 @@ at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
 
 }  // namespace kvloupe::attention
 
-// As operators.h says; of CPU and generic forms alike.
+// Each operator once (operators.h): the name of its CPU form and of its generic form, and its schema.
 #define KVLOUPE_ATTENTION_OPERATORS(DO)                                                            \
   DO(chunk_attention,                                                                              \
      "(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) -> (Tensor output, Tensor "  \

@@ -27,14 +27,17 @@ KeyPairs paired_keys(const std::vector<std::int32_t>& tokens_a,
 
 KeyPairs paired_keys(const session::TraceSession& a, const session::TraceSession& b,
                      const CancelToken& cancel) {
-  const bool one_model = a.info().model.file_hash == b.info().model.file_hash;
-  if (one_model) return paired_keys(a.token_ids(), b.token_ids(), cancel);
+  if (trace::same_model(a.info().model, b.info().model))
+    return paired_keys(a.token_ids(), b.token_ids(), cancel);
   std::unordered_map<std::string_view, std::int32_t> numbers;
+  std::int32_t unknown = -1;  // a token without a text is like no other
   const auto numbered = [&](const std::vector<std::string>& texts) {
     std::vector<std::int32_t> ids;
     for (const std::string& text : texts)
       ids.push_back(
-          numbers.try_emplace(text, static_cast<std::int32_t>(numbers.size())).first->second);
+          text.empty()
+              ? unknown--
+              : numbers.try_emplace(text, static_cast<std::int32_t>(numbers.size())).first->second);
     return ids;
   };
   return paired_keys(numbered(a.token_texts()), numbered(b.token_texts()), cancel);

@@ -48,6 +48,15 @@ Candidates candidates_of(const session::TraceSession& session, const selection::
           spec.scope() == selection::BudgetScope::All ? info.end() : info.begin};
 }
 
+// A budget that leaves nothing to choose, neither in the layer nor in the one that it takes keys from.
+std::int64_t most_budget(const session::TraceSession& session, const PreparedMethod& method,
+                         int layer, int chunk) {
+  const std::int64_t here = candidates_of(session, method.spec, layer, chunk).count();
+  const auto source = selection::source_layer(method.spec, method.shape, layer);
+  return source ? std::max(here, candidates_of(session, method.spec, *source, chunk).count())
+                : here;
+}
+
 // What runs of many budgets have in common.
 void share_scores(selection::Cell& cell) {
   cell.copies = std::make_shared<selection::KeyCopies>();
@@ -69,6 +78,7 @@ class BudgetTrials {
         context_(context),
         row_(static_cast<std::size_t>(request.row)) {
     const selection::MethodSpec& spec = method_.spec;
+    most_ = most_budget(session, method_, request.layer, request.chunk);
     // Methods that evict are run from the first chunk on, budget by budget: the row's heads alone.
     if (spec.traits().evicts() && !spec.traits().decides_by_layer && !method_.basis) {
       kv_head_ = request.row;
@@ -82,6 +92,8 @@ class BudgetTrials {
     for (int chunk = spec.traits().evicts() ? 0 : request.chunk; chunk <= request.chunk; ++chunk)
       add(session, request.layer, chunk);
   }
+
+  std::int64_t most() const { return most_; }
 
   bool keeps(std::int64_t budget) const {
     context_.cancel.throw_if_cancelled();
@@ -114,6 +126,7 @@ class BudgetTrials {
   const std::vector<std::int64_t> keys_;
   PreparedMethod method_;  // of one KV head alone where the cells are
   const WorkContext& context_;
+  std::int64_t most_ = 1;
   std::size_t row_;             // of the cells that are run
   std::optional<int> kv_head_;  // of which they are a part
   std::vector<selection::Cell> cells_;
@@ -136,13 +149,12 @@ class SpanTrials {
     for (int chunk = spec.traits().evicts() ? 0 : chunks.front(); chunk <= chunks.back(); ++chunk) {
       const bool asked = std::binary_search(chunks.begin(), chunks.end(), chunk);
       if (!asked && !spec.traits().evicts()) continue;
-      if (asked) most_ = std::max(most_, candidates_of(session, spec, layer, chunk).count());
+      if (asked) most_ = std::max(most_, most_budget(session, method_, layer, chunk));
       if (source) add(*source, chunk, false);
       add(layer, chunk, asked);
     }
   }
 
-  // A budget that leaves nothing to choose.
   std::int64_t most() const { return most_; }
 
   // By row, whether it keeps the span in every chunk.
@@ -274,7 +286,7 @@ SpanBudget budget_of_span(const session::TraceSession& session, const ExplainReq
   if (keys.empty()) return found;
   const BudgetTrials trials(session, request, std::move(keys), context);
   found.budget = enough_budget([&](std::int64_t budget) { return trials.keeps(budget); },
-                               up.count(), spec.traits());
+                               trials.most(), spec.traits());
   return found;
 }
 

@@ -219,10 +219,13 @@ std::string remedy_of(const SpanLoss& loss) {
   if (sums.lost() == 0 || !loss.has_causes) return "";
   std::string text;
   if (loss.has_budgets && sums.enough) {
-    text = fmt::format(
-        "A budget of {} keeps all of it in every head, one less does not{}",
-        format_count(*sums.enough),
-        loss.exact_budgets ? "" : "; all larger ones that were tried keep it, others may not");
+    text = loss.exact_budgets
+               ? fmt::format("A budget of {} keeps all of it in every head, one less does not",
+                             format_count(*sums.enough))
+               : fmt::format(
+                     "Each head keeps all of it with a budget of its own, the largest {}; "
+                     "with a larger one than its own a head may lose some again",
+                     format_count(*sums.enough));
     if (const auto matter = enough_of(loss.heads_of_mass(kShareThatMatters));
         matter && *matter < *sums.enough)
       text += fmt::format("; {} is enough in the heads that give it {} of its attention",

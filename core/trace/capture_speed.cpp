@@ -21,7 +21,8 @@ std::optional<ModelSpeed> load_speed(hid_t group, const std::string& prefix) {
   std::vector<std::string> none;  // of these attributes none is passed over
   const auto found = read_attributes(group, " of /capture", speed, none, prefix);
   if (!found.contains(prefix + "ttft_ms")) return std::nullopt;
-  if (found.size() < 3) throw h5::Defect("of the speeds of /capture some are missing");
+  if (found.size() < 3)
+    throw h5::Defect(fmt::format("/capture has {}ttft_ms but not all three speeds", prefix));
   return speed;
 }
 

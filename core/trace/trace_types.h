@@ -50,6 +50,11 @@ struct ModelInfo {
 };
 
 // Half-open token indices: needles, question, prefix, roles.
+// One file of weights, as far as the traces say; where neither does, the same name counts.
+inline bool same_model(const ModelInfo& a, const ModelInfo& b) {
+  return a.file_hash == b.file_hash && (!a.file_hash.empty() || a.name == b.name);
+}
+
 struct TokenSpan {
   std::string name;
   std::int32_t begin = 0;

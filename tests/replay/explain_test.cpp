@@ -158,6 +158,8 @@ TEST_F(Explain, TheBudgetOfASpanIsTheSmallestThatKeepsAllOfIt) {
       EXPECT_GE(*found.budget, smallest) << method;
       EXPECT_TRUE(keeps_all(*found.budget)) << method;
       EXPECT_FALSE(*found.budget > 1 && keeps_all(*found.budget - 1)) << method;
+      for (double next = 48; std::llround(next) > *found.budget; next /= std::sqrt(2.0))
+        EXPECT_TRUE(keeps_all(std::llround(next))) << method << ' ' << next;
       continue;
     }
     const std::int64_t unit = std::max<std::int64_t>(1, request.spec.traits().page_size);

@@ -112,8 +112,12 @@ TEST(Attributes, AreWhatFormatSays) {
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   for (const AttributeInfo& attribute : all_attributes()) {
     SCOPED_TRACE(attribute.group + " " + attribute.name);
-    if (attribute.group == "/capture" || attribute.group == "/probe") {  // told in prose
-      EXPECT_NE(page.find("`" + attribute.name + "`"), std::string::npos);
+    if (attribute.group == "/capture" || attribute.group == "/probe") {  // told in a paragraph
+      const std::size_t begin =
+          page.find(attribute.group == "/probe" ? "\n**The probe**" : "\n**`/capture`**");
+      ASSERT_NE(begin, std::string::npos);
+      const std::string paragraph = page.substr(begin, page.find("\n\n", begin) - begin);
+      EXPECT_NE(paragraph.find("`" + attribute.name + "`"), std::string::npos);
       continue;
     }
     const auto found = types.find(attribute.group + " " + attribute.name);

@@ -53,7 +53,7 @@ struct Form<Integer> {
   static std::optional<Integer> read(hid_t group, const std::string& name) {
     const auto value = h5::int_attribute(group, name);
     if (!value) return std::nullopt;
-    if (!std::in_range<int>(*value)) throw Wrong{fmt::format("is {}", *value)};
+    if (!std::in_range<int>(*value)) throw Wrong{fmt::format("is {}, which no trace has", *value)};
     if constexpr (std::is_same_v<Integer, bool>)
       if (*value != 0 && *value != 1) throw Wrong{"is neither 0 nor 1"};
     return static_cast<Integer>(*value);
@@ -68,7 +68,7 @@ struct Form<double> {
   }
   static std::optional<double> read(hid_t group, const std::string& name) {
     const auto value = h5::double_attribute(group, name);
-    if (value && !std::isfinite(*value)) throw Wrong{"is no number"};
+    if (value && !std::isfinite(*value)) throw Wrong{"is not finite"};
     return value;
   }
 };

@@ -32,7 +32,7 @@ ModelInfo load_model(hid_t file, std::vector<std::string>& warnings) {
   if (model.softmax_scale == 0) model.softmax_scale = 1 / std::sqrt(double(model.head_dim));
   const auto num_layers = static_cast<std::size_t>(model.num_layers);
   if (!model.layer_types.empty() && model.layer_types.size() != num_layers) {
-    warnings.push_back(fmt::format("layer_types of /model names {} layers of {}",
+    warnings.push_back(fmt::format("layer_types of /model names {} layers of {}; all count as full",
                                    model.layer_types.size(), num_layers));
     model.layer_types.clear();
   }
