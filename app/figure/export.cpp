@@ -30,7 +30,7 @@ const state::ViewInfo& checked_view(const ExportRequest& request) {
                     "it is exported in other formats only", fmt::format("use {}", has));
 }
 
-void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel = interrupt_token()) {
+void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel) {
   while (workspace.answers.busy()) {
     cancel.throw_if_cancelled();
     if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -38,8 +38,7 @@ void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel = in
 }
 
 // A request is made by asking: ask, wait, and ask again until nothing new is wanted.
-void settle(state::Workspace& workspace, const state::ViewInfo& view,
-            const CancelToken& cancel = interrupt_token()) {
+void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel) {
   std::string problem;
   for (int round = 0; round < 64; ++round) {
     workspace.begin_frame();
@@ -55,7 +54,7 @@ void settle(state::Workspace& workspace, const state::ViewInfo& view,
 // What is said of it where it cannot be opened begins with `role`.
 void open(state::Workspace& workspace, const std::string& trace, const std::string& role) {
   workspace.traces.open(trace);
-  wait_until_idle(workspace);
+  wait_until_idle(workspace, interrupt_token());
   const state::TraceTab* tab = workspace.traces.active();
   if (tab == nullptr || tab->state != state::ResultState::Ready)
     throw input_error(fmt::format("{}{} cannot be shown", role, trace),
@@ -69,7 +68,7 @@ void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
 }
 
 Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
-             const ExportRequest& request) {
+             const ExportRequest& request, const CancelToken& cancel) {
   renderer.gui().apply_style(request.what.picture.theme, kFigureTextScale);
   prepare_fonts(renderer.gui(), workspace.place());
   panels::DrawContext context{workspace, renderer.gui().palette(), true,
@@ -81,7 +80,7 @@ Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
     workspace.begin_frame();
     renderer.frame([&] { figure_page_ui(context, panel); });
     quiet = workspace.answers.busy() ? 0 : quiet + 1;
-    wait_until_idle(workspace);
+    wait_until_idle(workspace, cancel);
   }
   return renderer.read();
 }
@@ -102,7 +101,7 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 void export_shown(state::Workspace& workspace, const ExportRequest& request,
                   const CancelToken& cancel) {
   if (request.format == Format::Png) {
-    write_png(request.file, draw_view(workspace, request));
+    write_png(request.file, draw_view(workspace, request, cancel));
     return;
   }
   const state::ViewInfo& view = *state::find_view(request.what.view);
@@ -112,13 +111,14 @@ void export_shown(state::Workspace& workspace, const ExportRequest& request,
                                      : state::npy_bytes(view.array(workspace)));
 }
 
-Image draw_view(state::Workspace& workspace, const ExportRequest& request) {
+Image draw_view(state::Workspace& workspace, const ExportRequest& request,
+                const CancelToken& cancel) {
   const state::PictureForm& form = request.what.picture;
   HeadlessRenderer renderer(form.width, form.height, static_cast<float>(form.scale));
   // It goes before the renderer: it holds textures.
   const auto panel = panels::make_panel(request.what.view);
-  settle(workspace, *state::find_view(request.what.view));
-  return render(workspace, *panel, renderer, request);
+  settle(workspace, *state::find_view(request.what.view), cancel);
+  return render(workspace, *panel, renderer, request, cancel);
 }
 
 void export_view(const ExportRequest& request) {
@@ -158,7 +158,7 @@ void export_all_chunks(const ExportRequest& request) {
   const auto num_chunks = static_cast<int>(workspace.place().info().chunks.size());
   for (int chunk = 0; chunk < num_chunks; ++chunk) {
     workspace.cursor.set_chunk(chunk);
-    settle(workspace, view);
+    settle(workspace, view, interrupt_token());
     append_chunk(view.table(workspace), chunk, all);
   }
   write_whole_file(request.file, state::text_of(all, request.format));

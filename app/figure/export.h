@@ -45,6 +45,7 @@ void export_shown(state::Workspace& workspace, const ExportRequest& request,
 void export_all_chunks(const ExportRequest& request);
 // The picture of a workspace at which the request's trace is open and its words are shown already.
 // Throws Error{Input} for what could not be computed.
-Image draw_view(state::Workspace& workspace, const ExportRequest& request);
+Image draw_view(state::Workspace& workspace, const ExportRequest& request,
+                const CancelToken& cancel = interrupt_token());
 
 }  // namespace kvloupe::figure

@@ -226,6 +226,12 @@ class KvMapPanel final : public Panel {
     return std::pair{static_cast<std::size_t>(there), partner};
   }
 
+  // The key of the map `index` is in that prompt alone.
+  bool is_alone(std::size_t index, std::int32_t key) const {
+    if (aligned_ == nullptr) return false;
+    return (index == 0 ? aligned_->keys().in_b(key) : aligned_->keys().in_a(key)) < 0;
+  }
+
   void several_ui(DrawContext& context) {
     const auto methods = state::several_methods(context.workspace);
     drawn_.clear();
@@ -274,11 +280,13 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "256 kept, mass recall 0.93", of the current chunk.
+  // "chunk 15: 256 kept, mass recall 0.93"
   static std::string numbers_of(const Picture& picture) {
     const auto chunk = static_cast<std::size_t>(picture.map.question.place.chunk);
     if (!picture.map || chunk >= picture.map->map.kept.size()) return "";
-    std::string numbers = fmt::format("{} kept", format_count(picture.map->map.kept[chunk]));
+    std::string numbers = fmt::format(
+        "{}: {} kept", chunk_name(picture.map.question.place.info(), static_cast<int>(chunk)),
+        format_count(picture.map->map.kept[chunk]));
     if (picture.recall && !picture.recall.stale && chunk < picture.recall->size())
       numbers += fmt::format(", mass recall {:.2f}", (*picture.recall)[chunk]);
     return numbers;
@@ -357,9 +365,9 @@ class KvMapPanel final : public Panel {
     const analysis::KvMap& map = result->map;
     for (const std::size_t other : drawn_) {
       const auto at = moved(index, other, chunk, key);
-      if (!at)
-        lines.push_back({"in this prompt alone"});
-      else if (auto line = state_line(context, other, at->first, at->second))
+      if (!at && is_alone(index, key)) lines.push_back({"in this prompt alone"});
+      if (!at) continue;
+      if (auto line = state_line(context, other, at->first, at->second))
         lines.push_back(std::move(*line));
     }
     if (const auto death = map.death_of(key); !death && !map.evict_chunk.empty())
@@ -384,7 +392,7 @@ class KvMapPanel final : public Panel {
                                   : state::readable_name(result.question.place.trace->name)) +
              ": " + text;
     if (const auto death = result->map.death_of(key))
-      text += fmt::format(", evicted after chunk {}", *death);
+      text += fmt::format(", evicted after {}", chunk_name(result.question.place.info(), *death));
     return widgets::TooltipLine{text, widgets::color_of(context.palette, state)};
   }
 

@@ -119,6 +119,11 @@ class OverviewPanel final : public Panel {
 
   // One grid a method, or a trace, in the colours of one scale.
   void grids_ui(DrawContext& context, const state::AllDrawn& drawn) {
+    if (drawn.pictures.empty()) {
+      show_ui(context, kView);
+      widgets::empty_ui(context.palette, "Choose a method in the bar above.");
+      return;
+    }
     grid_.begin_frame(drawn.pictures.size());
     std::vector<Overview> results;
     for (std::size_t i = 0; i < drawn.pictures.size(); ++i)
@@ -197,7 +202,7 @@ class OverviewPanel final : public Panel {
       double sum = 0;
       for (const std::int32_t i : result->by_worth)
         sum += result->overview.values.values[static_cast<std::size_t>(i)];
-      mean = fmt::format("mean {:.3f}", sum / result->num_known);
+      mean = fmt::format("mean of {} heads {:.3f}", result->num_known, sum / result->num_known);
     }
     if (names_trace)
       heading_ui(

@@ -42,7 +42,8 @@ class MethodDiffPanel final : public Panel {
     }
     if (!ready_ui(context, result, "Comparing what A and B keep")) return;
     if (result->cells.empty()) {
-      widgets::empty_ui(context.palette, "The two prompts have no token in common.");
+      widgets::empty_ui(context.palette,
+                        "The two prompts have no token in common: choose another trace.");
       return;
     }
     divergence_ui(context, result);
@@ -204,7 +205,7 @@ class MethodDiffPanel final : public Panel {
                              const DiffCell& cell) {
     return fmt::format(
         "layer {}, {}{}\nJaccard {:.3f}, mean over the {}s\nkept by both {}, only A {}, only B {}\n"
-        "mass A {:.3f}, B {:.3f}",
+        "mean mass A {:.3f}, B {:.3f}",
         cell.layer, chunk_name(place.info(), cell.chunk),
         answer.diff.two_traces ? fmt::format(" ({} of B)", cell.chunk_b) : "", cell.jaccard,
         replay::words_of_axis(answer.diff.layout.axis), format_count(cell.both),
@@ -216,7 +217,7 @@ class MethodDiffPanel final : public Panel {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, "Differ most");
     }
-    widgets::text_colored(context.palette.muted, "Jaccard, mass A, mass B");
+    widgets::text_colored(context.palette.muted, "Means over the rows: Jaccard, mass A, mass B");
     const float line = ImGui::GetTextLineHeightWithSpacing();
     const auto fit = static_cast<std::size_t>(
         std::max(1.0F, (ImGui::GetContentRegionAvail().y - line) / (2 * line)));

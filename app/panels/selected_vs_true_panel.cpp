@@ -144,7 +144,8 @@ class SelectedVsTruePanel final : public Panel {
 
   static bool first_chunk_ui(DrawContext& context, const analysis::SelectedVsTrue& cell) {
     if (cell.num_candidates != 0) return false;
-    widgets::empty_ui(context.palette, "This chunk is the first one: no key lies before it.");
+    widgets::empty_ui(context.palette,
+                      "This chunk is the first one: no key lies before it. Step to a later chunk.");
     return true;
   }
 

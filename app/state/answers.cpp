@@ -205,7 +205,7 @@ void Answers::give_up(const std::string& key) {
     store_.stop(key);
   else
     store_.fail(key, Error(ErrorKind::Cancelled, "this was not computed", "it was cancelled",
-                           "press F5 to begin anew"));
+                           "reload the trace to begin anew"));
 }
 
 void Answers::forget(const std::string& key_part) {

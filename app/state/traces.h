@@ -31,6 +31,7 @@ struct TraceTab {
   std::vector<MethodChoice> recorded;  // the runs of the ready trace, in its order
   std::vector<MethodChoice> tried;     // selected anew on the spot, newest last
   ViewState opened_at;                 // what it is to show once it is ready
+  bool marks_loaded = false;
   RunMarks marks;
 
   void remember_tried(const MethodChoice& method);

@@ -55,13 +55,14 @@ std::string problem_with(Workspace& workspace) {
 }
 
 // What a panel last showed of one question: while a new answer is computed the old one stays on
-// screen, labelled as what it is.
+// screen, labelled as what it is. Not one of another trace, which has other chunks and tokens.
 template <Question Q>
 class LastAnswer {
  public:
   Result<Q> ask(Workspace& workspace, const Q& question) {
     Result<Q> result = workspace.ask(question);
-    if (result.state == ResultState::Loading && !result.answer && last_.answer) {
+    if (result.state == ResultState::Loading && !result.answer && last_.answer &&
+        is_of_one_trace(last_.question, question)) {
       result = last_;
       result.state = ResultState::Loading;
       result.stale = true;
@@ -72,6 +73,14 @@ class LastAnswer {
   }
 
  private:
+  // By its file: a trace that is recorded is read anew with every chunk.
+  static bool is_of_one_trace(const Q& last, const Q& question) {
+    if constexpr (requires { question.place.trace->path; })
+      return last.place.trace && question.place.trace &&
+             last.place.trace->path == question.place.trace->path;
+    return true;
+  }
+
   Result<Q> last_;
 };
 

@@ -50,6 +50,10 @@ bool centered(ImU32 color, const std::string& heading, const std::string& text, 
 
 }  // namespace
 
+bool popup_is_open() {
+  return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
+}
+
 void escape_closes_popup() {
   if (ImGui::IsKeyPressed(ImGuiKey_Escape, false)) ImGui::CloseCurrentPopup();
 }

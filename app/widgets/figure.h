@@ -54,6 +54,8 @@ void loading_ui(const Palette& palette, const std::string& text);
 // A small sign in the corner of a view that shows the last result while a new one is computed.
 void stale_ui(const Palette& palette);
 
+// A dialog, the palette, a list, a menu.
+bool popup_is_open();
 // In a popup that opens with the keyboard in a text field: one Escape closes it, not two.
 void escape_closes_popup();
 

@@ -1,4 +1,3 @@
-// See meanings.h.
 #include "app/widgets/meanings.h"
 
 #include "core/base/error.h"
@@ -82,8 +81,8 @@ void meanings_ui(const Palette& palette) {
   if (!ImGui::BeginTable("##meanings", 2)) return;
   ImGui::TableSetupColumn("mark", ImGuiTableColumnFlags_WidthFixed, em(11));
   ImGui::TableSetupColumn("sentence");
-  for (const Entry& entry : kEntries)
-    row_ui(palette, legend_of(palette, entry.meaning), entry.sentence);
+  for (const Meaning meaning : all_meanings())
+    row_ui(palette, legend_of(palette, meaning), sentence_of(meaning));
   for (int i = 0; i < replay::kNumStages; ++i) {
     const auto stage = static_cast<replay::Stage>(i);
     if (stage == replay::Stage::Evicted) continue;

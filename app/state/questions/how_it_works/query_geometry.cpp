@@ -23,11 +23,10 @@ constexpr const char* kViewId = "query_geometry";
 
 std::string problem(Workspace& workspace) {
   const GeometryForm form = geometry_form(workspace);
-  for (const Drawn& one : all_drawn(workspace, kViewId).pictures)
-    if (const std::string problem =
-            problem_of(workspace.ask(GeometryQuestion{one.place, one.method, form}));
-        !problem.empty())
-      return problem;
+  const std::string first = first_problem(all_drawn(workspace, kViewId), [&](const Drawn& one) {
+    return problem_of(workspace.ask(GeometryQuestion{one.place, one.method, form}));
+  });
+  if (!first.empty()) return first;
   // A picture waits for the queries that want the key; where none sees it there is nothing to wait for.
   const auto wanted = workspace.ask(KeyWantedQuestion{workspace.place()});
   return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();

@@ -19,28 +19,29 @@ constexpr int kMapSide = 1024;
 constexpr std::size_t kLargeStripCells = 8'000'000;
 constexpr std::int64_t kStripColumns = 4096;
 
-std::string problem(Workspace& workspace) {
-  // What the method kept is drawn where it is known: wait for it, but do not ask that it can be.
-  std::string waiting;
-  const AllDrawn drawn = all_drawn(workspace, kViewId);
-  for (const Drawn& one : drawn.pictures) {
-    const auto verdicts = workspace.ask(SelectedVsTrueQuestion{one.place, one.method});
-    if (verdicts.state == ResultState::Loading) waiting = problem_of(verdicts);
-  }
-  std::string first = drawn.problem();
-  for (const Drawn& one : drawn.pictures)
-    for (const std::string& problem : {problem_of(workspace.ask(AttentionStripQuestion{one.place})),
-                                       problem_of(workspace.ask(AttentionMapQuestion{one.place})),
-                                       problem_of(workspace.ask(AttentionRowsQuestion{one.place}))})
-      if (first.empty()) first = problem;
-  return first.empty() ? waiting : first;
-}
-
 // The attention is that of the place, whatever the methods: one picture of each trace.
 AllDrawn traces_drawn(Workspace& workspace) {
   AllDrawn drawn = all_drawn(workspace, kViewId);
-  if (!drawn.other) drawn.pictures.resize(1);
+  if (!drawn.other) drawn.pictures = {{workspace.place(), workspace.method()}};
   return drawn;
+}
+
+std::string problem(Workspace& workspace) {
+  // What the method kept is drawn where it is known: wait for it, but do not ask that it can be.
+  std::string waiting;
+  for (const Drawn& one : all_drawn(workspace, kViewId).pictures) {
+    const auto verdicts = workspace.ask(SelectedVsTrueQuestion{one.place, one.method});
+    if (verdicts.state == ResultState::Loading) waiting = problem_of(verdicts);
+  }
+  const std::string first = first_problem(traces_drawn(workspace), [&](const Drawn& one) {
+    const std::string problems[] = {problem_of(workspace.ask(AttentionStripQuestion{one.place})),
+                                    problem_of(workspace.ask(AttentionMapQuestion{one.place})),
+                                    problem_of(workspace.ask(AttentionRowsQuestion{one.place}))};
+    const auto* problem = std::find_if(std::begin(problems), std::end(problems),
+                                       [](const std::string& text) { return !text.empty(); });
+    return problem == std::end(problems) ? std::string() : *problem;
+  });
+  return first.empty() ? waiting : first;
 }
 
 Table table_of_one(Workspace& workspace, const Drawn& one) {

@@ -106,11 +106,6 @@ KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {
   return index < verdicts.size() ? verdicts[index] : KeyVerdict::Neither;
 }
 
-std::string SelectedByBothQuestion::obstacle() const {
-  const std::string obstacle = SelectedVsTrueQuestion{place, a}.obstacle();
-  return obstacle.empty() ? SelectedVsTrueQuestion{place, b}.obstacle() : obstacle;
-}
-
 SelectedByBothQuestion::Answer SelectedByBothQuestion::work(Steps& steps) const {
   Answer answer;
   answer.of_a = steps.need(SelectedVsTrueQuestion{place, a});

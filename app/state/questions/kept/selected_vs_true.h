@@ -6,6 +6,8 @@
 #include "core/analysis/selected_vs_true.h"
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace kvloupe::state {
@@ -38,10 +40,8 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
 };
 
 // A and B, key by key, in the order of A's true ranks.
-struct SelectedByBothQuestion {
+struct SelectedByBothQuestion : OfTwoMethods<At::Cell> {
   static constexpr const char* kName = "selected by both";
-  Place place;
-  MethodChoice a, b;
   struct Answer {
     std::shared_ptr<const SelectedVsTrueQuestion::Answer> of_a, of_b;
     bool same_order = true;  // B's rows hold the same query heads: its ranks are A's
@@ -51,9 +51,7 @@ struct SelectedByBothQuestion {
     analysis::KeyVerdict in_b(std::int32_t position) const;  // Neither where it is no candidate
   };
 
-  std::string key() const { return place.cell_key() + "|" + a.key() + "|" + b.key(); }
   std::string title() const { return SelectedVsTrueQuestion{place, a}.title(); }
-  std::string obstacle() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

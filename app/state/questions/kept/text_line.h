@@ -10,11 +10,9 @@
 namespace kvloupe::state {
 
 // Asked for when nothing else is: no view waits for it.
-struct TextLineQuestion {
+struct TextLineQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "text line";
   static constexpr Pace kPace = Pace::Patient;
-  Place place;  // trace, layer, head, chunk
-  MethodChoice method;
   struct Answer {
     std::vector<std::uint8_t> looks;  // TokenLook of each token
     TokenLook at(std::int32_t token) const {
@@ -22,9 +20,7 @@ struct TextLineQuestion {
     }
   };
 
-  std::string key() const { return place.cell_key() + "|" + method.key(); }
   std::string title() const { return "Colouring the text line"; }
-  std::string obstacle() const { return RunQuestion{place, method}.obstacle(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) { return sizeof(answer) + answer.looks.size(); }
 };

@@ -88,8 +88,8 @@ struct SpanLossNow {
   SpanLossQuestion question;
   std::shared_ptr<const replay::SpanLoss> loss;  // null: nothing yet
   std::string error;                             // why there will be nothing
-  std::string doing;                             // "causes: 12 of 30 layers"; empty: nothing is due
-  bool may_look = false;                         // for the budget, which is looked for on request
+  std::string doing;      // "asking why: 12 of 30 layers"; empty: nothing is due
+  bool may_look = false;  // for the budget, which is looked for on request
 };
 SpanLossNow span_loss_now(Workspace& workspace, const SpanLossQuestion& question, bool search);
 
