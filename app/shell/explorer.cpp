@@ -21,15 +21,6 @@
 #include <set>
 
 namespace kvloupe::shell {
-namespace {
-
-// A dialog, the palette, a list, a menu.
-bool popup_is_open() {
-  return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
-}
-
-}  // namespace
-
 Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings)
     : workspace_(workspace),
       gui_(gui),
@@ -187,14 +178,17 @@ void Explorer::draw_all() {
   if (keys != settings_.keys) use_keys();
   goto_.draw(workspace_, gui_.palette());
   colors_.draw(gui_.palette());
-  files_.draw(gui_.palette());
-  exporter_.draw(gui_.palette());
-  layouts_.draw(gui_.palette());
+  // The question stands alone: of two dialogs each would close the other.
+  if (!closing_.asking()) {
+    files_.draw(gui_.palette());
+    exporter_.draw(gui_.palette());
+    layouts_.draw(gui_.palette());
+  }
   if (closing_.draw(gui_.palette())) quit_ = true;
   messages_.draw(gui_.palette());
   cursor_menu_.draw(gui_.palette(), settings_.last_folder);
   widgets::draw_tooltip(gui_.palette());
-  popup_was_open_ = popup_is_open();
+  popup_was_open_ = widgets::popup_is_open();
 }
 
 // A measurement is disturbed by whatever the user does: it ends, and keeps the samples it has.
@@ -209,7 +203,7 @@ void Explorer::stop_measuring_on_input() {
 // popup has the keyboard to itself.
 void Explorer::keyboard() {
   ImGuiIO& io = ImGui::GetIO();
-  const bool popup = popup_is_open();
+  const bool popup = widgets::popup_is_open();
   if (popup)
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   else
@@ -265,7 +259,11 @@ std::string Explorer::under_way() {
   std::vector<std::string> parts;
   if (capture_.running())
     parts.emplace_back("the capture under way would end, and only its chunks done would stay");
-  if (const int files = exporter_.under_way() + layouts_.under_way(); files > 0)
+  const std::vector<JobStatus> jobs = workspace_.answers.jobs().status();
+  if (const auto files =
+          std::count_if(jobs.begin(), jobs.end(),
+                        [](const JobStatus& job) { return job.tag.starts_with("export "); });
+      files > 0)
     parts.push_back(files == 1
                         ? "a file is being written and would be missing"
                         : fmt::format("{} files are being written and would be missing", files));

@@ -51,10 +51,7 @@ void DesktopTheme::ask() {
 
 void DesktopTheme::start_next() {
   asked_.reset();
-  if (next_ == commands_.size()) {
-    kind_ = ThemeKind::Dark;
-    return;
-  }
+  if (next_ == commands_.size()) return;  // what was known stays
   OwnCommand::Options options;
   options.program = "/usr/bin/env";
   since_ = std::chrono::steady_clock::now();
@@ -69,12 +66,14 @@ void DesktopTheme::poll() {
   if (!asking()) return;
   for (const std::string& line : asked_->poll())
     if (const auto said = theme_said(line)) said_ = said;
-  if (said_) {
+  // It is waited for: one that is left behind stays with the system as long as the window.
+  if (said_ && asked_->ended()) {
     kind_ = *said_;
     asked_.reset();
     return;
   }
   if (std::chrono::steady_clock::now() - since_ > kPatience) asked_->kill();
+  if (said_) return;
   if (asked_->ended() || std::chrono::steady_clock::now() - since_ > 2 * kPatience) start_next();
 }
 

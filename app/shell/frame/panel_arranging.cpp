@@ -66,9 +66,8 @@ void PanelHost::note_closed(const std::vector<Window*>& closed) {
     titles.push_back(sources_[window->source].title);
     keys.push_back(window->key);
   }
-  const std::string undo = widgets::key_name("undo");
   messages_.say(fmt::format("Closed: {}. {} brings it back.", fmt::join(titles, ", "),
-                            undo.empty() ? "Undo" : undo),
+                            widgets::with_key("Undo", "undo")),
                 false);
   closings_.push_back(keys);
   if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
@@ -134,7 +133,8 @@ void PanelHost::dock_beside_ui() {
 }
 
 void PanelHost::set_lock(const std::string& id, const std::optional<ViewState>& words) {
-  if (Source* source = source_of(id)) source->lock.set(words);
+  if (Source* source = source_of(id); source != nullptr && source->view != nullptr)
+    source->lock.set(words);
 }
 
 void PanelHost::change_lock(const std::string& id, const std::optional<ViewState>& words) {

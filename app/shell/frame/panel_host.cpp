@@ -192,18 +192,25 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   if (source.view != nullptr) {
     if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) about_ui(*source.view);
   }
-  // What is exported or copied from its menu is what the view shows.
   state::Sight* sight = source.lock.look_up(workspace_.traces);
   if (ImGui::BeginPopupContextItem()) {
     menu_ui(window);
-    std::optional<state::Cursor::Through> through;
-    if (sight != nullptr) through.emplace(workspace_.cursor, *sight);
-    if (source.view != nullptr && context_menu) context_menu(*source.view);
+    if (context_menu) as_seen(source.id, context_menu);
     ImGui::EndPopup();
   }
   if (window.visible) contents_ui(window, sight, gui);
   ImGui::End();
   if (!open) choose(window, false);
+}
+
+void PanelHost::as_seen(const std::string& id,
+                        const std::function<void(const state::ViewInfo&)>& act) {
+  Source* source = source_of(id);
+  if (source == nullptr || source->view == nullptr) return;
+  std::optional<state::Cursor::Through> through;
+  if (state::Sight* sight = source->lock.look_up(workspace_.traces))
+    through.emplace(workspace_.cursor, *sight);
+  act(*source->view);
 }
 
 void PanelHost::contents_ui(Window& window, state::Sight* sight, const figure::GuiContext& gui) {

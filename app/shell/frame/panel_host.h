@@ -32,6 +32,8 @@ class PanelHost {
   void draw(const figure::GuiContext& gui);
   // The context menu of a panel's tab, drawn inside it.
   std::function<void(const state::ViewInfo&)> context_menu;
+  // Acts on what this view or copy shows, which one that is locked does not have from the selection.
+  void as_seen(const std::string& id, const std::function<void(const state::ViewInfo&)>& act);
 
   // A view by its id, or a window by its name. In the workspace shown where it lies there, else the
   // window goes to the workspace where it lives. Before a trace is there: once one is.

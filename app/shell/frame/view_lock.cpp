@@ -84,7 +84,7 @@ bool ViewLock::line_ui(const state::Workspace& workspace, const widgets::Palette
   ImGui::Dummy({width, box});
   draw->AddText({at.x + pad.x, at.y + pad.y}, palette.warning, shown.c_str());
   if (ImGui::IsItemHovered())
-    widgets::tooltip("%s\nA: %s\nB: %s\nThe rest follows the selection; the x or Ctrl+Z unlocks.",
+    widgets::tooltip("%s\nA: %s\nB: %s\nThe rest follows the selection; the x unlocks.",
                      text.c_str(), state::readable_name(sight_.lock->method[0].text).c_str(),
                      state::readable_name(sight_.lock->method[1].text).c_str());
   ImGui::SameLine(0, 0);

@@ -16,25 +16,28 @@ auto taken(Steps& steps) {
 
 }  // namespace
 
+WindowSteps::Moment WindowSteps::now() const {
+  Moment moment{workspace_.selection(), ""};
+  if (state::TracePtr& trace = moment.selection.place.trace) moment.trace = trace->key();
+  moment.selection.place.trace = nullptr;
+  return moment;
+}
+
 void WindowSteps::push(std::function<void()> back, std::function<void()> forward) {
   undone_.clear();
-  done_.push_back({std::move(back), std::move(forward), workspace_.selection()});
+  done_.push_back({std::move(back), std::move(forward), now()});
   if (done_.size() > kMostSteps) done_.erase(done_.begin());
 }
 
-bool WindowSteps::is_last() const {
-  return !done_.empty() && done_.back().at == workspace_.selection();
-}
+bool WindowSteps::is_last() const { return !done_.empty() && done_.back().at == now(); }
 
-bool WindowSteps::is_next() const {
-  return !undone_.empty() && undone_.back().at == workspace_.selection();
-}
+bool WindowSteps::is_next() const { return !undone_.empty() && undone_.back().at == now(); }
 
 void WindowSteps::back() {
   if (done_.empty()) return;
   Step step = taken(done_);
   step.back();
-  step.at = workspace_.selection();
+  step.at = now();
   undone_.push_back(std::move(step));
 }
 
@@ -42,7 +45,7 @@ void WindowSteps::forward() {
   if (undone_.empty()) return;
   Step step = taken(undone_);
   step.forward();
-  step.at = workspace_.selection();
+  step.at = now();
   done_.push_back(std::move(step));
 }
 

@@ -1,10 +1,11 @@
 // What was done to the window itself (a view closed, doubled or locked, a layout chosen, a trace closed),
-// for Ctrl+Z. What is shown of a trace has a history of its own (state::SelectionHistory).
+// for undo and redo. What is shown of a trace has a history of its own (state::SelectionHistory).
 #pragma once
 
 #include "app/state/workspace.h"
 
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace kvloupe::shell {
@@ -24,10 +25,17 @@ class WindowSteps {
   void forward();
 
  private:
+  // What was shown, without holding a trace that is closed.
+  struct Moment {
+    state::Selection selection;
+    std::string trace;
+    bool operator==(const Moment&) const = default;
+  };
   struct Step {
     std::function<void()> back, forward;
-    state::Selection at;  // when it was done, or taken back
+    Moment at;  // when it was done, or taken back
   };
+  Moment now() const;
 
   const state::Workspace& workspace_;
   std::vector<Step> done_, undone_;  // the last at the end

@@ -376,6 +376,9 @@ void RunsWindow::menu_ui(state::Workspace& workspace, const MethodChoice& method
 }
 
 void RunsWindow::load_marks(state::TraceTab& tab) {
+  // A trace that is recorded is read anew with every chunk, and what was marked meanwhile may not be
+  // on the disk yet.
+  if (std::exchange(tab.marks_loaded, true)) return;
   try {
     tab.marks = load_run_marks(tab.path);
   } catch (const Error& error) {

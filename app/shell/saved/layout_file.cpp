@@ -161,7 +161,7 @@ class Reader {
       const state::ViewState words = state_of_json(entry);
       const bool is_whole = !words.trace.empty() && words.methods.size() == state::kSlots.size() &&
                             words.place.layer && words.place.q_head && words.place.chunk;
-      if (!seen_.contains(view) || !is_whole)
+      if (!seen_.contains(view) || state::find_view(state::view_of(view)) == nullptr || !is_whole)
         refuse(fmt::format("the lock of '{}' is damaged", brief(view)));
       layout.locks[view] = words;
     }

@@ -51,8 +51,8 @@ void read_keys(const ordered_json& json, Settings& settings) {
   const ordered_json& all = *found;
   std::string bad;
   if (!all.is_object()) bad = "all commands";
-  for (const auto& [command, keys] : all.items()) {
-    if (!all.is_object()) break;
+  const ordered_json none = ordered_json::object();
+  for (const auto& [command, keys] : (all.is_object() ? all : none).items()) {
     const std::string text = keys.is_string() ? keys.get<std::string>() : "?";
     if (text.empty() || chord_of(text))
       settings.keys[command] = text;
@@ -61,7 +61,10 @@ void read_keys(const ordered_json& json, Settings& settings) {
   }
   if (!bad.empty() && settings.problem.empty())
     settings.problem = fmt::format(
-        "The default keys are used for {}: settings.json gives keys that are none", bad);
+        "The default keys are used for {}: settings.json names no keys that a keyboard has; set "
+        "them "
+        "under Help, Shortcuts",
+        bad);
 }
 
 }  // namespace

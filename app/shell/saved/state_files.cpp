@@ -72,12 +72,16 @@ ordered_json read_small_json(const std::filesystem::path& path) {
   return json;
 }
 
+void write_small_file_or_throw(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  // It would be written through, and a FIFO without a reader waits for ever.
+  if (std::filesystem::is_other(path)) std::filesystem::remove(path);
+  write_whole_file(path.string(), text);
+}
+
 void write_small_file(const std::filesystem::path& path, const std::string& text) {
   try {
-    std::filesystem::create_directories(path.parent_path());
-    // It would be written through, and a FIFO without a reader waits for ever.
-    if (std::filesystem::is_other(path)) std::filesystem::remove(path);
-    write_whole_file(path.string(), text);
+    write_small_file_or_throw(path, text);
   } catch (const std::exception& error) {
     // Tried again every few seconds: it is said once.
     static std::mutex mutex;
@@ -88,8 +92,12 @@ void write_small_file(const std::filesystem::path& path, const std::string& text
   }
 }
 
+std::string small_text_of(const ordered_json& json) {
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 void write_small_json(const std::filesystem::path& path, const ordered_json& json) {
-  write_small_file(path, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  write_small_file(path, small_text_of(json));
 }
 
 ordered_json json_of_bytes(const std::string& bytes) {

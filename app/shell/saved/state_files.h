@@ -17,6 +17,9 @@ std::string read_small_file(const std::filesystem::path& path);
 nlohmann::ordered_json read_small_json(const std::filesystem::path& path);
 // A file that cannot be written is told on standard error, once for each reason.
 void write_small_file(const std::filesystem::path& path, const std::string& text);
+// The same, where its caller says why it failed: throws Error.
+void write_small_file_or_throw(const std::filesystem::path& path, const std::string& text);
+std::string small_text_of(const nlohmann::ordered_json& json);
 void write_small_json(const std::filesystem::path& path, const nlohmann::ordered_json& json);
 
 // Names of files are any bytes: those that are no UTF-8 stand as an array of numbers.

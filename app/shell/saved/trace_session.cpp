@@ -37,8 +37,8 @@ ordered_json read(const fs::path& path) {
   ordered_json json = read_small_json(path);
   const bool is_session = json.is_object() && json.value("format", ordered_json()) == kFormat;
   if (!json.is_null() && !is_session)
-    throw input_error("cannot read the notes in " + path.string(), "it is no file of notes",
-                      "move it away, or name it otherwise");
+    throw input_error("cannot read the notes and names of runs in " + path.string(),
+                      "it is no file of KVLoupe", "move it away; it is left as it is");
   return json;
 }
 
@@ -66,7 +66,7 @@ void change_session(const fs::path& trace, const std::function<void(ordered_json
   ordered_json json = read(path);
   if (json.is_null()) json = {{"format", kFormat}};
   change(json);
-  write_small_json(path, json);
+  write_small_file_or_throw(path, small_text_of(json));
 }
 
 }  // namespace kvloupe::shell

@@ -11,6 +11,7 @@ class ClosingQuestion {
  public:
   // `what` would be ended or lost, as a sentence.
   void ask(const std::string& what);
+  bool asking() const { return !what_.empty(); }
   // True in the frame in which the user wants to close all the same.
   bool draw(const widgets::Palette& palette);
 

@@ -15,10 +15,6 @@ namespace {
 constexpr const char* kId = "##under the mouse";
 constexpr const char* kInspector = "miss_inspector";
 
-bool any_popup() {
-  return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel);
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // "key 1,175", "keys 1,173 to 1,180".
@@ -56,7 +52,7 @@ void CursorMenu::draw(const widgets::Palette& palette, const std::string& folder
   const auto& pointed = workspace_.pointer.now();
   const ImVec2 drag = ImGui::GetMouseDragDelta(ImGuiMouseButton_Right, 3.0F);
   const bool clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Right) && drag.x == 0 && drag.y == 0;
-  if (clicked && pointed && workspace_.has_trace() && !any_popup()) {
+  if (clicked && pointed && workspace_.has_trace() && !widgets::popup_is_open()) {
     clicked_ = *pointed;
     ImGui::OpenPopup(kId);
   }
@@ -109,22 +105,23 @@ void CursorMenu::keys_ui(const state::Pointed& pointed) {
   ImGui::EndMenu();
 }
 
+// Of what the view shows: it may be locked, or a copy with options of its own.
 void CursorMenu::view_ui(const state::Pointed& pointed, const std::string& folder) {
-  const state::ViewInfo* view = state::find_view(pointed.view);
-  if (view == nullptr) return;
-  if (ImGui::MenuItem("Copy the link")) {
-    state::Place place = pointed.place ? *pointed.place : workspace_.place();
-    if (pointed.has_keys()) {
-      place.key_begin = pointed.key_begin;
-      place.key_end = pointed.key_end;
+  panels_.as_seen(pointed.view, [&](const state::ViewInfo& view) {
+    if (ImGui::MenuItem("Copy the link")) {
+      state::Place place = pointed.place ? *pointed.place : workspace_.place();
+      if (pointed.has_keys()) {
+        place.key_begin = pointed.key_begin;
+        place.key_end = pointed.key_end;
+      }
+      copy_text(exporter_.link_command_of(view, &place));
     }
-    copy_text(exporter_.link_command_of(*view, &place));
-  }
-  if (view->has(state::Format::Png) && ImGui::MenuItem("Export the picture\u2026"))
-    exporter_.ask(*view, state::Format::Png, folder);
-  if (!ImGui::BeginMenu("This view")) return;
-  if (panels_.context_menu) panels_.context_menu(*view);
-  ImGui::EndMenu();
+    if (view.has(state::Format::Png) && ImGui::MenuItem("Export the picture\u2026"))
+      exporter_.ask(view, state::Format::Png, folder);
+    if (!ImGui::BeginMenu("This view")) return;
+    if (panels_.context_menu) panels_.context_menu(view);
+    ImGui::EndMenu();
+  });
 }
 
 void CursorMenu::go_to(const state::Pointed& pointed, bool watch, const std::string& perspective) {

@@ -61,7 +61,8 @@ void DroppedFiles::drop(std::vector<std::string> paths) {
   if (paths.empty()) return;
   using Files = std::vector<DroppedFile>;
   workspace_.answers.jobs().submit<Files>(
-      Lane::TraceIo, fmt::format("dropped {}", paths.front()), "Looking at what was dropped",
+      Lane::TraceIo, fmt::format("dropped {}", fmt::join(paths, "\n")),
+      "Looking at what was dropped",
       [paths](const WorkContext&) {
         auto files = std::make_shared<Files>();
         for (const std::string& path : paths) files->push_back(dropped_file(path));

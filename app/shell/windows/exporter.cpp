@@ -116,19 +116,14 @@ void Exporter::draw(const widgets::Palette& palette) {
 
 void Exporter::write(const Request& request) {
   const bool drawn = request.format == state::Format::Png;
-  ++under_way_;
   workspace_.answers.jobs().submit<std::string>(
       Lane::TraceIo, "export " + request.file, fmt::format("Exporting {}", request.what.view),
       drawn ? drawing(request) : writing(request),
       [this, file = request.file](std::shared_ptr<const std::string> problem) {
-        --under_way_;
         messages_.say(problem->empty() ? "Written: " + printable(file) : *problem,
                       !problem->empty());
       },
-      [this](const Error& error) {
-        --under_way_;
-        messages_.say(error.what(), true);
-      });
+      [this](const Error& error) { messages_.say(error.what(), true); });
 }
 
 // A number on screen is not computed again to be written.

@@ -33,7 +33,6 @@ class Exporter {
                               const state::Place* place = nullptr) const;
   // The form of exported pictures, as a part of a menu.
   void picture_menu_ui();
-  int under_way() const { return under_way_; }  // files
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);
   // Runs the command line that draws the file: "" on success, else its sentence. On a job's thread.
@@ -58,7 +57,6 @@ class Exporter {
   FileDialog& files_;
   Messages& messages_;
   std::optional<Request> waiting_;  // for leave to replace a file
-  int under_way_ = 0;
 };
 
 }  // namespace kvloupe::shell

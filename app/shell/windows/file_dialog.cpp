@@ -82,7 +82,7 @@ void FileDialog::confirm() {
 void FileDialog::draw(const widgets::Palette& palette) {
   if (!open_) return;
   const std::string id = title_ + "###file dialog";
-  if (appearing_) ImGui::OpenPopup(id.c_str());
+  if (!ImGui::IsPopupOpen(id.c_str())) ImGui::OpenPopup(id.c_str());
   const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
   ImGui::SetNextWindowPos(center, ImGuiCond_Appearing, {0.5F, 0.5F});
   ImGui::SetNextWindowSize({widgets::em(46), widgets::em(32)}, ImGuiCond_Appearing);

@@ -3,6 +3,7 @@
 #include "app/shell/saved/layout_file.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
+#include "app/widgets/key_names.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 
@@ -55,7 +56,9 @@ void Layouts::list_ui() {
   for (const Layout& layout : std::vector<Layout>(layouts_))
     if (ImGui::MenuItem(fmt::format("{}###delete {}", layout.name, layout.name).c_str())) {
       remove(layout.name);
-      messages_.say(fmt::format("Deleted: {}. Ctrl+Z brings it back.", layout.name), false);
+      messages_.say(fmt::format("Deleted: {}. {} brings it back.", layout.name,
+                                widgets::with_key("Undo", "undo")),
+                    false);
       steps_.push([this, layout] { put(layout); }, [this, name = layout.name] { remove(name); });
     }
   ImGui::EndMenu();
@@ -122,7 +125,7 @@ void Layouts::export_to(const std::string& folder) {
 
 void Layouts::import_file(const std::string& file) {
   workspace_.answers.jobs().submit<Layout>(
-      Lane::TraceIo, "import layout", "Reading " + state::readable_name(file),
+      Lane::TraceIo, "import layout " + file, "Reading " + state::readable_name(file),
       [file](const WorkContext&) { return std::make_shared<const Layout>(read_layout(file)); },
       [this](std::shared_ptr<const Layout> read) {
         Layout layout = *read;
@@ -138,9 +141,8 @@ void Layouts::import_file(const std::string& file) {
 
 // A file that is there is not replaced: it may be anything.
 void Layouts::write_file(const std::string& file, const Layout& layout) {
-  ++under_way_;
   workspace_.answers.jobs().submit<std::string>(
-      Lane::TraceIo, "export layout", "Writing " + state::readable_name(file),
+      Lane::TraceIo, "export " + file, "Writing " + state::readable_name(file),
       [file, layout](const WorkContext&) {
         std::error_code none;
         if (fs::exists(file, none))
@@ -150,13 +152,9 @@ void Layouts::write_file(const std::string& file, const Layout& layout) {
         return std::make_shared<const std::string>(file);
       },
       [this](const std::shared_ptr<const std::string>& written) {
-        --under_way_;
         messages_.say("Written: " + printable(*written), false);
       },
-      [this](const Error& error) {
-        --under_way_;
-        messages_.say(error.what(), true);
-      });
+      [this](const Error& error) { messages_.say(error.what(), true); });
 }
 
 void Layouts::in_background(std::function<void()> work) {

@@ -29,8 +29,7 @@ class Layouts {
   void list_ui();
   // The dialog, while it is open.
   void draw(const widgets::Palette& palette);
-  void finish() { writer_.finish(); }           // all is on the disk
-  int under_way() const { return under_way_; }  // files that are exported
+  void finish() { writer_.finish(); }  // all is on the disk
 
  private:
   void write_file(const std::string& file, const Layout& layout);
@@ -47,7 +46,6 @@ class Layouts {
   Messages& messages_;
   std::vector<Layout> layouts_;  // by name
   bool opening_ = false;
-  int under_way_ = 0;
   std::string name_, last_name_;
   std::mutex failures_mutex_;
   std::vector<std::string> failures_;  // of writes in the background

@@ -70,7 +70,7 @@ void ShortcutsWindow::draw(const std::vector<Command>& commands, KeyChoices& cho
       const std::string text = command.title + " " + command.id + " " + keys_text(command);
       if (match_score(query_, text) < 0) continue;
       any = true;
-      row_ui(command, choices, palette);
+      row_ui(command, commands, choices, palette);
     }
     ImGui::EndTable();
     if (!any)
@@ -105,8 +105,18 @@ void ShortcutsWindow::head_ui(KeyChoices& choices, const widgets::Palette& palet
                            : "Press the new keys. Escape leaves them, Backspace takes them away.");
 }
 
-void ShortcutsWindow::row_ui(const Command& command, KeyChoices& choices,
-                             const widgets::Palette& palette) {
+// False, with the reason, where another command has these keys now.
+bool ShortcutsWindow::is_free(ImGuiKeyChord chord, const std::string& command,
+                              const std::vector<Command>& commands) {
+  const Command* holder = holder_of(chord, commands);
+  if (holder == nullptr || holder->id == command) return true;
+  problem_ = fmt::format("{} belongs to \u201C{}\u201D: press other keys, or change those first.",
+                         text_of(chord), holder->title);
+  return false;
+}
+
+void ShortcutsWindow::row_ui(const Command& command, const std::vector<Command>& commands,
+                             KeyChoices& choices, const widgets::Palette& palette) {
   ImGui::PushID(command.id.c_str());
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
@@ -125,7 +135,10 @@ void ShortcutsWindow::row_ui(const Command& command, KeyChoices& choices,
   }
   ImGui::PopStyleColor();
   ImGui::TableNextColumn();
-  if (choices.contains(command.id) && ImGui::Button("Reset")) choices.erase(command.id);
+  if (choices.contains(command.id) && ImGui::Button("Reset") &&
+      std::all_of(command.default_keys.begin(), command.default_keys.end(),
+                  [&](ImGuiKeyChord chord) { return is_free(chord, command.id, commands); }))
+    choices.erase(command.id);
   ImGui::PopID();
 }
 
@@ -138,12 +151,7 @@ void ShortcutsWindow::take_keys(const std::vector<Command>& commands, KeyChoices
     problem_.clear();
     return;
   }
-  const Command* holder = holder_of(*chord, commands);
-  if (holder != nullptr && holder->id != pressing_) {
-    problem_ = fmt::format("{} belongs to \u201C{}\u201D: press other keys, or change those first.",
-                           text_of(*chord), holder->title);
-    return;
-  }
+  if (!is_free(*chord, pressing_, commands)) return;
   choices[pressing_] = text_of(*chord);
   pressing_.clear();
   problem_.clear();

@@ -18,7 +18,10 @@ class ShortcutsWindow {
 
  private:
   void head_ui(KeyChoices& choices, const widgets::Palette& palette);
-  void row_ui(const Command& command, KeyChoices& choices, const widgets::Palette& palette);
+  bool is_free(ImGuiKeyChord chord, const std::string& command,
+               const std::vector<Command>& commands);
+  void row_ui(const Command& command, const std::vector<Command>& commands, KeyChoices& choices,
+              const widgets::Palette& palette);
   void take_keys(const std::vector<Command>& commands, KeyChoices& choices);
 
   bool opening_ = false;
