@@ -37,6 +37,16 @@ void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel) {
   }
 }
 
+// A sentence of the window, "why: what to do.", says both; other words say why alone.
+Error cannot_export(const std::string& view, const std::string& problem) {
+  const std::string what = fmt::format("the view {} cannot be exported", view);
+  const std::size_t colon = problem.rfind(": ");
+  if (!problem.ends_with('.') || colon == std::string::npos)
+    return input_error(what, problem, "choose another place or method");
+  return input_error(what, problem.substr(0, colon),
+                     problem.substr(colon + 2, problem.size() - colon - 3));
+}
+
 // A request is made by asking: ask, wait, and ask again until nothing new is wanted.
 void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel) {
   std::string problem;
@@ -46,9 +56,7 @@ void settle(state::Workspace& workspace, const state::ViewInfo& view, const Canc
     if (!workspace.answers.busy()) break;
     wait_until_idle(workspace, cancel);
   }
-  if (!problem.empty())
-    throw input_error(fmt::format("the view {} cannot be exported", view.id), problem,
-                      "choose another place or method");
+  if (!problem.empty()) throw cannot_export(view.id, problem);
 }
 
 // What is said of it where it cannot be opened begins with `role`.

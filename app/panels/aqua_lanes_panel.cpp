@@ -36,11 +36,8 @@ class AquaLanesPanel final : public Panel {
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);
-    if (!context.figure) {
-      option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
-      beside_ui(widgets::em(0.8F), widgets::em(11));
-      option_ui(context, "aqua_lanes", "beside", "beside", widgets::em(7));
-    }
+    option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
+    option_beside_ui(context, "aqua_lanes", "beside", "beside", widgets::em(7));
     if (context.workspace.option("aqua_lanes", "plot") == "overlap") {
       lane_overlaps_ui(context, result);
       return;

@@ -179,13 +179,9 @@ class AttentionMapPanel final : public Panel {
     if (difference) items = kept_by_legend(context.palette);
     items.push_back({decode ? "current step" : "current chunk", context.palette.current});
     widgets::legend_ui(context.palette, items);
-    if (context.figure) return;
-    beside_ui(widgets::em(1.5F), widgets::em(8));
-    option_ui(context, kView, "color_scale", "colours", widgets::em(5));
-    beside_ui(widgets::em(0.8F), widgets::em(9));
-    option_ui(context, kView, "color_from", "from", widgets::em(6));
-    beside_ui(widgets::em(0.8F), widgets::em(7));
-    option_ui(context, kView, "color_to", "to", widgets::em(5));
+    option_beside_ui(context, kView, "color_scale", "colours", widgets::em(5));
+    option_beside_ui(context, kView, "color_from", "from", widgets::em(6));
+    option_beside_ui(context, kView, "color_to", "to", widgets::em(5));
   }
 
   static void choose(DrawContext& context, const Place& place, const Pair& pair) {

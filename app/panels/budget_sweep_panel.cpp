@@ -109,13 +109,9 @@ class BudgetSweepPanel final : public Panel {
   }
 
   static void options_ui(DrawContext& context) {
-    if (context.figure) return;
-    option_ui(context, kView, "metric", "##metric", widgets::em(10));
-    for (const auto& [name, label] :
-         {std::pair{"scope", "scope"}, std::pair{"methods", "methods"}}) {
-      beside_ui(widgets::em(0.8F), widgets::em(11));
-      option_ui(context, kView, name, label, widgets::em(7));
-    }
+    option_ui(context, kView, "metric", "", widgets::em(10));
+    option_beside_ui(context, kView, "scope", "scope", widgets::em(7));
+    option_beside_ui(context, kView, "methods", "methods", widgets::em(7));
   }
 
   static void legend(DrawContext& context, const std::vector<SweepStroke>& lines, Number number) {

@@ -243,7 +243,7 @@ class DecodeDriftPanel final : public Panel {
     ColorRange range;
     range.low = 1e-3;
     range.high = 1;
-    if (!context.figure) option_ui(context, kView, "rows", "##rows", widgets::em(6));
+    option_ui(context, kView, "rows", "", widgets::em(6));
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "0.001", "1 and more",
                             "relative distance (log)", widgets::em(9));
     MapPlotSpec spec;

@@ -79,8 +79,7 @@ class HeavyTailPanel final : public Panel {
     beside_ui(widgets::em(1.5F), widgets::em(22));
     color_range_ui(context, {});
     if (context.figure || answer.num_queries() == 1) return;
-    beside_ui(widgets::em(1.5F), widgets::em(11));
-    option_ui(context, kView, "order", "rows by", widgets::em(6));
+    option_beside_ui(context, kView, "order", "rows by", widgets::em(6));
   }
 
   void plots_ui(DrawContext& context, const Tails& result) {

@@ -102,8 +102,8 @@ std::vector<widgets::TooltipLine> key_and_chunk(DrawContext& context, const stat
   context.workspace.pointer.at(there, key);
   const trace::ChunkInfo& span = there.chunk_info();
   return {{fmt::format("key {}", token_line(place, key))},
-          {fmt::format("{}, tokens {} to {}", chunk_name(there.info(), there.chunk), span.begin,
-                       span.end() - 1)}};
+          {fmt::format("{}, {}", chunk_name(there.info(), there.chunk),
+                       state::range_words("token", "tokens", span.begin, span.end()))}};
 }
 
 }  // namespace kvloupe::panels

@@ -66,6 +66,13 @@ bool shape_changed(const MapPlotSpec& spec) {
   return !same_rows || !same_cols;
 }
 
+// In the next frame; own limits begin anew as if the shape had changed.
+void show_all(const MapPlotSpec& spec) {
+  if (spec.x_range != nullptr) *spec.x_range = {0, spec.cols};
+  if (spec.y_range != nullptr) *spec.y_range = {0, spec.rows};
+  ImGui::GetStateStorage()->SetFloat(ImGui::GetID((std::string(spec.id) + "rows").c_str()), -1);
+}
+
 void setup_axes(const MapPlotSpec& spec) {
   constexpr ImPlotAxisFlags kAxis = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight;
   ImPlot::SetupAxes(
@@ -146,6 +153,7 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
                                       widgets::MapTexture& texture,
                                       const std::function<void()>& over) {
   std::optional<MapPlotHit> hit;
+  bool all = false;
   constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMenus |
                                  ImPlotFlags_NoMouseText | ImPlotFlags_NoBoxSelect;
   const ImPlotCond fit = shape_changed(spec) ? ImPlotCond_Always : ImPlotCond_Once;
@@ -160,13 +168,10 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
     const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
     if (mouse.x >= 0 && mouse.x < spec.cols && mouse.y >= 0 && mouse.y < spec.rows)
       hit = MapPlotHit{mouse.y, mouse.x, plot_clicked()};
-    // A double click shows all.
-    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
-      if (spec.x_range != nullptr) *spec.x_range = {0, spec.cols};
-      if (spec.y_range != nullptr) *spec.y_range = {0, spec.rows};
-    }
+    all = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
   }
-  ImPlot::EndPlot();
+  ImPlot::EndPlot();  // writes the limits drawn into linked ranges
+  if (all) show_all(spec);
   return hit;
 }
 

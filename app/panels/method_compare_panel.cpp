@@ -43,13 +43,9 @@ class MethodComparePanel final : public Panel {
     const Comparison result =
         shown_.ask(context.workspace, state::method_compare_question(context.workspace));
     head_ui(context, result.question);
-    if (!context.figure) {
-      option_ui(context, kView, "methods", "methods", widgets::em(8));
-      ImGui::SameLine(0, widgets::em(1));
-      option_ui(context, kView, "layers", "layers", widgets::em(7));
-      ImGui::SameLine(0, widgets::em(1));
-      option_ui(context, kView, "cells", "cells", widgets::em(7));
-    }
+    option_ui(context, kView, "methods", "methods", widgets::em(8));
+    option_beside_ui(context, kView, "layers", "layers", widgets::em(7));
+    option_beside_ui(context, kView, "cells", "cells", widgets::em(7));
     if (!ready_ui(context, result, "Averaging the methods")) return;
     notes_ui(context, result);
     table_ui(context, result);
@@ -97,7 +93,8 @@ class MethodComparePanel final : public Panel {
       chips.push_back({fmt::format("watched: {}{}", state::readable_name(keys.name),
                                    later ? ", from the question on" : ""),
                        0,
-                       fmt::format("{}{}.", state::range_words("Key", "Keys", keys.begin, keys.end),
+                       fmt::format("{}{}. A single key that is chosen is the miss inspector's.",
+                                   state::range_words("Key", "Keys", keys.begin, keys.end),
                                    later ? ", in the question's chunk and all later ones" : "")});
     }
     const bool common = question.cells == replay::CellChoice::Common;
@@ -136,12 +133,18 @@ class MethodComparePanel final : public Panel {
                                   context.figure ? figure_scale(sorted.size()) : 1.0F);
     ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                             ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
+    ImVec2 outer;
     float width = 0;
     if (!context.figure) {
       flags |= ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
-      width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(kWidth));
+      const ImVec2 room = ImGui::GetContentRegionAvail();
+      width = std::max(room.x, widgets::em(kWidth));
+      // As high as its rows: its scroll bar is below them.
+      const float line = ImGui::GetFrameHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+      outer.y = std::min(
+          room.y, line * static_cast<float>(sorted.size() + 1) + ImGui::GetStyle().ScrollbarSize);
     }
-    if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, {0, 0}, width))
+    if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, outer, width))
       return;
     if (!context.figure) ImGui::TableSetupScrollFreeze(1, 1);
     for (const CompareColumn& column : columns)
@@ -279,7 +282,7 @@ class MethodComparePanel final : public Panel {
     const ImU32 ink = can_show ? context.palette.text : context.palette.faint;
     const float room = ImGui::GetContentRegionAvail().x;
     const float left = room - ImGui::CalcTextSize(label.c_str()).x;
-    widgets::text_colored(ink, widgets::elided(label, room));
+    widgets::text_colored(ink, widgets::elided_label(label, room));
     if (!context.figure && ImGui::IsItemHovered())
       widgets::tooltip(
           "%s%s", state::readable_name(row.method.text).c_str(),

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 namespace kvloupe::panels {
 namespace {
@@ -21,10 +23,17 @@ using DiffCell = MethodDiffQuestion::Cell;
 using Diff = state::Result<MethodDiffQuestion>;
 
 constexpr const char* kView = "method_diff";
-constexpr float kListWidth = 17;  // em
+constexpr float kListWidth = 20;  // em
 
-// What a cell of this Jaccard index looks like: equal sets fade into the panel.
-double tone_of(double jaccard) { return 1 - jaccard; }
+// What a cell of this Jaccard index looks like: equal sets fade into the panel, and the cell that
+// differs most is as bright as colours go.
+double tone_of(double jaccard, double lowest) {
+  return lowest < 1 ? (1 - jaccard) / (1 - lowest) : 0;
+}
+double lowest_of(const MethodDiffQuestion::Answer& answer) {
+  if (answer.by_jaccard.empty()) return 0;
+  return answer.cells[static_cast<std::size_t>(answer.by_jaccard.front())].jaccard;
+}
 
 class MethodDiffPanel final : public Panel {
  public:
@@ -108,7 +117,8 @@ class MethodDiffPanel final : public Panel {
     }
     const replay::DiffRow& first = *result->diff.first_divergence();
     if (!context.figure) {
-      if (ImGui::SmallButton("Go there") && !result.stale) go(context, first.layer, first.chunk);
+      if (ImGui::SmallButton("Go there") && !result.stale)
+        go(context, first.layer, first.chunk, first.row * result->diff.layout.q_heads_per_row);
       ImGui::SameLine(0, widgets::em(0.6F));
     }
     widgets::text_wrapped(context.palette.text, "First divergence (framed): " + words + ".");
@@ -116,7 +126,8 @@ class MethodDiffPanel final : public Panel {
 
   static void scale_ui(DrawContext& context, const Diff& result) {
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "1: same keys",
-                            "0: none in common", "Jaccard", widgets::em(8));
+                            fmt::format("{:.2f}: differ most", lowest_of(*result)), "Jaccard",
+                            widgets::em(8));
     ImGui::SameLine(0, widgets::em(1));
     std::string text = fmt::format("{} of {} cells alike", format_count(result->same),
                                    format_count(std::ssize(result->cells)));
@@ -161,6 +172,7 @@ class MethodDiffPanel final : public Panel {
                    const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
     using widgets::MapTexture;
     const analysis::Matrix& jaccard = answer.jaccard;
+    const double least = lowest_of(answer);
     for (int y = 0; y < window.height; ++y) {
       const auto rows = MapTexture::cells_of_pixel(window.row_begin, window.row_end, window.height,
                                                    y, jaccard.rows);
@@ -172,7 +184,8 @@ class MethodDiffPanel final : public Panel {
           for (std::int64_t c = columns.first; c < columns.second; ++c)
             lowest = std::min(lowest, jaccard.at(r, c));
         pixels[static_cast<std::size_t>(y) * static_cast<std::size_t>(window.width) +
-               static_cast<std::size_t>(x)] = widgets::sequential_color(palette, tone_of(lowest));
+               static_cast<std::size_t>(x)] =
+            widgets::sequential_color(palette, tone_of(lowest, least));
       }
     }
   }
@@ -217,29 +230,48 @@ class MethodDiffPanel final : public Panel {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, "Differ most");
     }
-    widgets::text_colored(context.palette.muted, "Means over the rows: Jaccard, mass A, mass B");
-    const float line = ImGui::GetTextLineHeightWithSpacing();
-    const auto fit = static_cast<std::size_t>(
-        std::max(1.0F, (ImGui::GetContentRegionAvail().y - line) / (2 * line)));
-    const std::size_t count = std::min({fit, result->by_jaccard.size(), std::size_t{10}});
+    widgets::text_colored(context.palette.muted, "means over the rows of a cell");
+    const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+    const auto fit =
+        static_cast<std::size_t>(std::max(1.0F, ImGui::GetContentRegionAvail().y / line - 1));
+    const std::size_t count = std::min({fit, result->by_jaccard.size(), std::size_t{20}});
+    constexpr std::array kColumns{"layer", "chunk", "Jaccard", "mass A", "mass B"};
+    if (!ImGui::BeginTable("##lowest", static_cast<int>(kColumns.size()),
+                           ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH))
+      return;
+    for (const char* column : kColumns) ImGui::TableSetupColumn(column);
+    ImGui::TableHeadersRow();
     for (std::size_t i = 0; i < count; ++i) {
-      const DiffCell& cell = result->cells[static_cast<std::size_t>(result->by_jaccard[i])];
-      const std::string where = fmt::format("layer {}, chunk {}", cell.layer, cell.chunk);
-      if (context.figure)
-        widgets::text_colored(context.palette.text, where);
-      else if (ImGui::Selectable(where.c_str()) && !result.stale)
-        go(context, cell.layer, cell.chunk);
-      const widgets::FontScope mono(widgets::Type::Number);
-      widgets::text_colored(
-          context.palette.muted,
-          fmt::format("  {:.3f}  {:.3f}  {:.3f}", cell.jaccard, cell.mass_a, cell.mass_b));
+      ImGui::PushID(static_cast<int>(i));
+      cell_ui(context, result, result->cells[static_cast<std::size_t>(result->by_jaccard[i])]);
+      ImGui::PopID();
+    }
+    ImGui::EndTable();
+  }
+
+  static void cell_ui(DrawContext& context, const Diff& result, const DiffCell& cell) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const std::string layer = fmt::format("{}", cell.layer);
+    if (context.figure)
+      widgets::text_colored(context.palette.text, layer);
+    else if (ImGui::Selectable(layer.c_str(), false, ImGuiSelectableFlags_SpanAllColumns) &&
+             !result.stale)
+      go(context, cell.layer, cell.chunk);
+    ImGui::TableNextColumn();
+    widgets::text_colored(context.palette.text, fmt::format("{}", cell.chunk));
+    const widgets::FontScope mono(widgets::Type::Number);
+    for (const double value : {cell.jaccard, cell.mass_a, cell.mass_b}) {
+      ImGui::TableNextColumn();
+      widgets::text_colored(context.palette.muted, fmt::format("{:.3f}", value));
     }
   }
 
-  static void go(DrawContext& context, int layer, int chunk) {
+  static void go(DrawContext& context, int layer, int chunk, std::optional<int> q_head = {}) {
     context.workspace.cursor.change("", [&](state::Selection& s) {
       s.place.layer = layer;
       s.place.chunk = chunk;
+      if (q_head) s.place.q_head = *q_head;
     });
   }
 

@@ -204,15 +204,12 @@ class QueryGeometryPanel final : public Panel {
   }
 
   void controls_ui(DrawContext& context) {
-    const auto control = [&](const char* option, const char* label, float width) {
-      option_ui(context, kView, option, label, widgets::em(width));
-      beside_ui(widgets::em(0.8F), widgets::em(width + 5));
-    };
-    control("fit", "fit", 5.5F);
-    control("color", "colour", 6);
-    control("span", "span", 5);
-    control("dimensions", "dimensions", 3);
-    control("rope", "RoPE", 5);
+    option_ui(context, kView, "fit", "show", widgets::em(9));
+    option_beside_ui(context, kView, "color", "colour", widgets::em(6));
+    option_beside_ui(context, kView, "span", "of", widgets::em(6.5F));
+    option_beside_ui(context, kView, "dimensions", "dimensions", widgets::em(3));
+    option_beside_ui(context, kView, "rope", "RoPE", widgets::em(5));
+    beside_ui(widgets::em(1), widgets::em(5));
     ImGui::Checkbox("Lasso", &lasso_);
     if (ImGui::IsItemHovered())
       widgets::tooltip(

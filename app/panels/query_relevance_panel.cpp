@@ -25,7 +25,7 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    if (!context.figure) option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
+    option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
     const bool theorem = state::draws_theorem(workspace);
     const Wanted wanted = wanted_by(context, place);
     legend(context, place, *result, wanted, theorem);

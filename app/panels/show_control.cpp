@@ -125,6 +125,9 @@ void both_chips_ui(DrawContext& context, const state::Place& place, const state:
     of_a.insert(of_a.end(), of_b.begin(), of_b.end());
     std::erase_if(of_a, [](const widgets::Chip& chip) { return chip.color == 0; });
     of_b.clear();
+  } else if (!context.figure && ImGui::GetWindowWidth() > widgets::em(60)) {
+    of_a.insert(of_a.end(), of_b.begin(), of_b.end());
+    of_b.clear();
   }
   for (const auto& chips : {of_a, of_b})
     widgets::figure_head_ui(context.palette, context.figure, "", "", "", chips);

@@ -163,16 +163,31 @@ float plot_height(const DrawContext& context, float room) {
   return context.figure ? room : std::max(room, least_plot_height());
 }
 
+namespace {
+
+constexpr float kLabelGap = 0.4F;
+
+float width_of_label(const std::string& label) {
+  return label.empty() ? 0 : ImGui::CalcTextSize(label.c_str()).x + widgets::em(kLabelGap);
+}
+
+}  // namespace
+
 void option_ui(DrawContext& context, const std::string& view, const std::string& option,
                const std::string& label, float width) {
   if (context.figure) return;
+  if (!label.empty()) {
+    ImGui::AlignTextToFramePadding();
+    widgets::text_colored(context.palette.muted, label);
+    ImGui::SameLine(0, widgets::em(kLabelGap));
+  }
   const state::ViewInfo* info = state::find_view(view);
   KVLOUPE_CHECK(info != nullptr);
   const std::string now = context.workspace.option(view, option);
   ImGui::SetNextItemWidth(width);
   for (const state::ViewOption& offered : info->options) {
     if (offered.name != option) continue;
-    const bool open = ImGui::BeginCombo(label.c_str(), offered.words_of(now).c_str());
+    const bool open = ImGui::BeginCombo(("##" + option).c_str(), offered.words_of(now).c_str());
     if (ImGui::IsItemHovered()) widgets::tooltip("%s", offered.meaning.c_str());
     if (!open) continue;
     for (const std::string& choice : offered.choices)
@@ -180,6 +195,13 @@ void option_ui(DrawContext& context, const std::string& view, const std::string&
         context.workspace.cursor.set_option(view + "." + option, choice);
     ImGui::EndCombo();
   }
+}
+
+void option_beside_ui(DrawContext& context, const std::string& view, const std::string& option,
+                      const std::string& label, float width) {
+  if (context.figure) return;
+  beside_ui(widgets::em(1), width_of_label(label) + width);
+  option_ui(context, view, option, label, width);
 }
 
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
@@ -256,7 +278,7 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
       named ? std::string()
             : state::distinct_params(facts.choice, context.workspace.method(other_than(slot)));
   chips.push_back({own.empty() ? name : name + ", " + own, widgets::color_of_slot(p, slot),
-                   state::readable_name(facts.choice.text), name});
+                   state::readable_name(facts.choice.text)});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
   if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,

@@ -53,9 +53,12 @@ void beside_ui(float gap, float width);
 // size): where there is less room the panel scrolls. A figure has nothing to scroll with.
 float least_plot_height();
 float plot_height(const DrawContext& context, float room);
-// The choices of an option of a view; nothing in an exported figure.
+// The choices of an option of a view behind its label, which may be empty; nothing in an exported
+// figure. `option_beside_ui` goes on in the line of what was drawn before where it has room.
 void option_ui(DrawContext& context, const std::string& view, const std::string& option,
                const std::string& label, float width);
+void option_beside_ui(DrawContext& context, const std::string& view, const std::string& option,
+                      const std::string& label, float width);
 // Says which part of a method extends its paper; nothing if no part does.
 std::vector<widgets::Chip> extension_chips(const widgets::Palette& palette,
                                            const state::MethodChoice& method);

@@ -27,11 +27,8 @@ class WorstMissesPanel final : public Panel {
     const Misses result =
         shown_.ask(context.workspace, state::worst_misses_question(context.workspace));
     head_ui(context, result.question);
-    if (!context.figure) {
-      option_ui(context, kView, "list", "##list", widgets::em(7));
-      ImGui::SameLine(0, widgets::em(0.6F));
-      option_ui(context, kView, "keys", "##keys", widgets::em(6));
-    }
+    option_ui(context, kView, "list", "list", widgets::em(7));
+    option_beside_ui(context, kView, "keys", "of", widgets::em(6));
     if (!ready_ui(context, result, "Looking for lost keys, layer by layer")) return;
     const bool regrets = state::lists_regrets(context.workspace);
     filters_.draw(context, result, !regrets);

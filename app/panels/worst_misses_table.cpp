@@ -123,6 +123,9 @@ void MissFilterBar::draw(DrawContext& context, const Misses& result, bool causes
   if (content != content_) filter_ = {};
   content_ = content;
   if (!causes) filter_.cause.reset();
+  beside_ui(widgets::em(1), widgets::em(11));
+  ImGui::AlignTextToFramePadding();
+  widgets::text_colored(context.palette.muted, "show");
   combo_ui("##layer", "all layers", 7, place.info().layers, filter_.layer,
            [](int layer) { return fmt::format("layer {}", layer); });
   std::vector<int> rows(
@@ -134,7 +137,7 @@ void MissFilterBar::draw(DrawContext& context, const Misses& result, bool causes
     combo_ui("##cause", "all causes", 9, result->causes, filter_.cause,
              [](Stage cause) { return std::string(replay::words_of(cause)); });
   if (!place.info().spans.empty())
-    combo_ui("##span", "all keys", 13, place.info().spans, filter_.span, name_of_span);
+    combo_ui("##span", "any key", 13, place.info().spans, filter_.span, name_of_span);
 }
 
 std::string MissFilterBar::key() const {

@@ -31,6 +31,8 @@ MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace) {
 }
 
 MethodChoice choice_in(const MethodChoice& choice, const OpenTrace& trace) {
+  for (const trace::RunInfo& run : trace.info().runs)
+    if (run.id == choice.run && run.method == choice.text) return choice_of_run(run, trace);
   if (choice.known()) return choice_of_spec(*choice.spec, trace);
   for (const trace::RunInfo& run : trace.info().runs)
     if (run.method == choice.text) return choice_of_run(run, trace);

@@ -39,6 +39,7 @@ struct Perspective {
   RailIcon icon = RailIcon::Grid;
   float beside = 0.27F;           // share of the width of what lies beside
   float beside_below = 0.36F;     // and of its height that of what lies below it
+  float below = 0.36F;            // share of the height of what lies below the large view
   std::vector<PlacedView> views;  // the first of each spot is in front
 
   const PlacedView* find(const std::string& view) const;

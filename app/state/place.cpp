@@ -65,10 +65,8 @@ std::string range_words(const char* one, const char* several, std::int64_t begin
 std::optional<trace::TokenSpan> watched_span(const Place& place) {
   if (place.empty()) return std::nullopt;
   if (place.has_keys()) {
-    const std::string name = place.key_end == place.key_begin + 1
-                                 ? fmt::format("key {}", place.key_begin)
-                                 : fmt::format("keys {} to {}", place.key_begin, place.key_end - 1);
-    return trace::TokenSpan{name, place.key_begin, place.key_end};
+    return trace::TokenSpan{range_words("key", "keys", place.key_begin, place.key_end),
+                            place.key_begin, place.key_end};
   }
   if (place.watches_nothing) return std::nullopt;
   const trace::TokenSpan* found = nullptr;

@@ -16,8 +16,11 @@ namespace {
 
 // A run that the other slot does not show; where there is none, what may be selected anew.
 MethodChoice first_choice(Slot slot, const MethodChoice& other, const OpenTrace& trace) {
-  for (const trace::RunInfo& run : trace.info().runs)
-    if (run.id != other.run) return choice_of_run(run, trace);
+  // Another SPEC before the same one run otherwise.
+  for (const bool other_spec : {true, false})
+    for (const trace::RunInfo& run : trace.info().runs)
+      if (run.id != other.run && (!other_spec || run.method != other.text))
+        return choice_of_run(run, trace);
   return choice_of_spec(slot == Slot::A
                             ? default_spec(trace.info().num_tokens)
                             : fmt::format("oracle:budget_tokens={}",

@@ -74,17 +74,37 @@ void text_wrapped(ImU32 color, const std::string& text) {
   keep_clear_if_warning(color, ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
 }
 
+namespace {
+
+bool fits(const std::string& text, float width) {
+  return ImGui::CalcTextSize(text.c_str()).x <= width;
+}
+
+// Text is cut at character boundaries only.
+bool within_character(const std::string& text, std::size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+}
+
+}  // namespace
+
 std::string elided(const std::string& text, float width) {
-  if (ImGui::CalcTextSize(text.c_str()).x <= width) return text;
-  // Cut at character boundaries only.
+  if (fits(text, width)) return text;
   std::size_t keep = text.size();
   while (keep > 0) {
     do --keep;
-    while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0U) == 0x80U);
-    const std::string shortened = text.substr(0, keep) + "\u2026";
-    if (ImGui::CalcTextSize(shortened.c_str()).x <= width) return shortened;
+    while (keep > 0 && within_character(text, keep));
+    std::string shortened = text.substr(0, keep) + "\u2026";
+    if (fits(shortened, width)) return shortened;
   }
   return "\u2026";
+}
+
+std::string elided_label(const std::string& label, float width) {
+  const std::size_t gap = label.rfind("  ");
+  if (gap == std::string::npos || fits(label, width)) return elided(label, width);
+  const std::string end = label.substr(gap + 1);
+  const float left = width - ImGui::CalcTextSize(end.c_str()).x;
+  return left < em(2) ? elided(label, width) : elided(label.substr(0, gap), left) + end;
 }
 
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,

@@ -61,8 +61,11 @@ void escape_closes_popup();
 
 void text_colored(ImU32 color, const std::string& text);
 void text_wrapped(ImU32 color, const std::string& text);
-// Shortens in the middle to fit the width.
+// Cuts the end to fit the width.
 std::string elided(const std::string& text, float width);
+// The same for a label of parts with two spaces between them: the last part, which tells it from the
+// others of a list, stays, and what stands before it is cut.
+std::string elided_label(const std::string& label, float width);
 
 // A horizontal share bar inside the current line: part of 1 filled.
 void share_bar_ui(const Palette& palette, double share, ImU32 color, float width, float height);

@@ -229,17 +229,17 @@ ImU32 color_of(const Palette& palette, replay::Stage stage) {
     case Stage::HeadMerge:
       return palette.series[1];
     case Stage::Unit:
-      return palette.series[2];
-    case Stage::ReusedSet:
-      return palette.series[3];
-    case Stage::Approximation:
       return palette.series[4];
+    case Stage::ReusedSet:
+      return palette.series[6];
+    case Stage::Approximation:
+      return palette.series[2];
     case Stage::Threshold:
       return palette.series[5];
     case Stage::Budget:
-      return palette.series[6];
+      return palette.series[3];
   }
-  return palette.series[6];
+  return palette.series[3];
 }
 
 ImU32 color_of_slot(const Palette& palette, state::Slot slot) {

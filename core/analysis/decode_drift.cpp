@@ -33,6 +33,17 @@ Matrix transposed(const std::vector<float>& values, std::int64_t layers) {
   return result;
 }
 
+// The last sampled token was never fed, so the trace has its id alone: the dense model's answer has the
+// text of the same token.
+void add_unfed(const std::vector<std::int32_t>& generated, DecodeDrift& result) {
+  if (generated.size() != result.answer.size() + 1) return;
+  for (const AnswerToken& token : result.dense_answer)
+    if (token.id == generated.back()) {
+      result.answer.push_back(token);
+      return;
+    }
+}
+
 void add_answers(const trace::TraceReader& reader, const trace::Drift& drift, DecodeDrift& result) {
   const trace::TraceInfo& info = reader.info();
   const auto first = std::find_if(info.chunks.begin(), info.chunks.end(), [](const auto& chunk) {
@@ -47,6 +58,7 @@ void add_answers(const trace::TraceReader& reader, const trace::Drift& drift, De
     result.answer.push_back({texts[t], ids[t]});
   for (std::size_t i = 0; i < drift.dense_answer.size(); ++i)
     result.dense_answer.push_back({drift.dense_texts[i], drift.dense_answer[i]});
+  add_unfed(info.generated, result);
   for (auto t = static_cast<std::size_t>(prompt) - 1; t < drift.agrees.size(); ++t) {
     if (drift.agrees[t] != 0) continue;
     result.first_divergent_step = static_cast<std::int64_t>(t) - (prompt - 1);

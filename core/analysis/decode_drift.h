@@ -35,8 +35,8 @@ struct DecodeDrift {
   // The first sampled step, from 0, at which the models want different tokens; up to it both
   // answers are the same.
   std::optional<std::int64_t> first_divergent_step;
-  // Of the closed loop, those that were fed (the last sampled token has no text), and of the dense
-  // model.
+  // Of the closed loop and of the dense model. The last token of the closed loop was not fed and has no
+  // text of its own: it is there where the dense answer has the same token.
   std::vector<AnswerToken> answer, dense_answer;
 
   bool against_dense() const { return !kl.empty(); }

@@ -37,8 +37,7 @@ Error input_error(std::string what_failed, std::string why, std::string remedy) 
 }
 
 Error cancelled_error() {
-  return {ErrorKind::Cancelled, "cancelled", "it was interrupted before it ended",
-          "run it again to complete it"};
+  return {ErrorKind::Cancelled, "cancelled", "it was interrupted before it ended", "run it again"};
 }
 
 void fail_check(const char* condition, const char* file, int line) {

@@ -43,7 +43,7 @@ trace::TopTokens no_tops() {
 }
 
 // Chunks of 3 and 2 tokens of prefill, then two decoded tokens.
-void write_drifting(const std::string& path) {
+void write_drifting(const std::string& path, std::int32_t last_sampled = 2) {
   trace::TraceWriter writer(path, header_of_two_layers(), true);
   const std::vector<std::vector<float>> nll = {{kInfinity, 2, 4}, {1, 3}, {5}, {9}};
   const std::vector<std::vector<std::uint8_t>> agrees = {{0, 1, 1}, {1, 1}, {0}, {1}};
@@ -75,7 +75,7 @@ void write_drifting(const std::string& path) {
     begin += length;
   }
   writer.write_dense_answer(std::vector<std::int32_t>{105, 7}, std::vector<std::string>{"f", "xy"});
-  writer.finish(std::vector<std::int32_t>{105, 106, 2}, true);
+  writer.finish(std::vector<std::int32_t>{105, 106, last_sampled}, true);
 }
 
 TEST(DecodeDriftOf, ATraceIsWhatWasWritten) {
@@ -101,6 +101,14 @@ TEST(DecodeDriftOf, ATraceIsWhatWasWritten) {
   EXPECT_EQ(drift.answer[1].id, 106);
   ASSERT_EQ(drift.dense_answer.size(), 2u);
   EXPECT_EQ(drift.dense_answer[1].text, "xy");
+}
+
+// It was never fed: only the dense model's answer can have its text.
+TEST(DecodeDriftOf, TheLastSampledTokenIsReadFromTheDenseAnswer) {
+  write_drifting("last.h5", 7);
+  const DecodeDrift drift = decode_drift(trace::TraceReader("last.h5"));
+  ASSERT_EQ(drift.answer.size(), 3u);
+  EXPECT_EQ(drift.answer[2].text, "xy");
 }
 
 TEST(DecodeDriftOf, ATraceWithoutLossesIsRefused) {

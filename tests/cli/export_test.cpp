@@ -87,7 +87,8 @@ TEST(OtherTrace, IsTheSecondHalfOfATableOfTwo) {
                  "--other-trace is not drawn", "--show one");
   const std::string model = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
   expect_refused(map({"--other-trace", model, "--csv", "-"}), 1,
-                 "the view kv_map cannot be exported", "no head of one is a head of the other");
+                 "the view kv_map cannot be exported; v1_tiny.h5 has 3 layers",
+                 "this trace 4 layers, 6 query heads and 2 KV heads; choose another trace");
 }
 
 struct HeadValue {

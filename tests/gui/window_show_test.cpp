@@ -81,6 +81,24 @@ TEST_F(WindowShow, AFlipKeepsZoomAndPlace) {
   }
 }
 
+TEST_F(WindowShow, ADoubleClickShowsAll) {
+  ASSERT_NE(map(), nullptr);
+  const ImPlotRange all = map()->Axes[ImAxis_X1].Range;
+  drive("zoom", [](ImGuiTestContext* ctx) {
+    ctx->MouseMoveToPos(map()->PlotRect.GetCenter());
+    ctx->MouseWheelY(4);
+    ctx->Yield(3);
+  });
+  ASSERT_LT(map()->Axes[ImAxis_X1].Range.Size(), all.Size());
+  drive("double click", [](ImGuiTestContext* ctx) {
+    ctx->MouseMoveToPos(map()->PlotRect.GetCenter());
+    ctx->MouseDoubleClick(0);
+    ctx->Yield(3);
+  });
+  EXPECT_DOUBLE_EQ(map()->Axes[ImAxis_X1].Range.Min, all.Min);
+  EXPECT_DOUBLE_EQ(map()->Axes[ImAxis_X1].Range.Max, all.Max);
+}
+
 TEST_F(WindowShow, TheControlChoosesAndIsUndone) {
   press("difference");
   EXPECT_EQ(shown(), Show::Difference);

@@ -125,7 +125,7 @@ TEST_F(WindowTraces, TheControlAppearsWithASecondTraceAndShowsBoth) {
   explorer().run_command("close");
   settle();
   EXPECT_EQ(other().why,
-            "Open a second trace to see it here: Ctrl+O, or drop its file on the window.");
+            "Open a second trace to see it here: File, Open, or drop it on the window.");
   bring_up("kv_map");
   save_picture("traces_closed.png");
 }

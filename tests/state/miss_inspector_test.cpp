@@ -65,7 +65,7 @@ TEST_F(MissInspector, SpeaksOfTheChosenKeyOrOfThatWhichWasLost) {
   EXPECT_EQ(watched().position, by_a.position);
   EXPECT_THAT(watched().note, HasSubstr("that B lost"));
   look("layer=1,q_head=4,chunk=7,key=300-520", "dense", "dense");
-  EXPECT_THAT(watched().note, HasSubstr("all of the span are kept"));
+  EXPECT_THAT(watched().note, HasSubstr("which are all kept here"));
 }
 
 TEST_F(MissInspector, ItsTableNamesTheCauseWhereItIsKnown) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::shell {
@@ -75,6 +76,19 @@ struct Piece {
 };
 
 float gap() { return widgets::em(0.5F); }
+
+// The first and the last chunk of the phase of the place.
+std::pair<int, int> same_phase(const state::Place& place) {
+  const auto& chunks = place.info().chunks;
+  const auto is_same = [&](int chunk) {
+    return chunk >= 0 && chunk < static_cast<int>(chunks.size()) &&
+           chunks[static_cast<std::size_t>(chunk)].phase == place.chunk_info().phase;
+  };
+  std::pair range{place.chunk, place.chunk};
+  while (is_same(range.first - 1)) --range.first;
+  while (is_same(range.second + 1)) ++range.second;
+  return range;
+}
 float width_of_more() { return ImGui::GetFrameHeight(); }
 
 }  // namespace
@@ -172,11 +186,26 @@ void Transport::chunk_ui(state::Workspace& workspace, float width) {
   const state::Place& place = workspace.place();
   const int last = static_cast<int>(place.info().chunks.size()) - 1;
   const bool step = place.chunk_info().phase == trace::Phase::Decode;
-  const std::string format = fmt::format("{} %d of {}", step ? "decode step" : "chunk", last);
+  const char* word = step ? "decode step" : "chunk";
+  // Of the prompt's chunks, or of the steps that follow them.
+  const auto [first, end] = same_phase(place);
+  const std::string format = fmt::format("{} %d", word);
   int chunk = place.chunk;
   ImGui::SetNextItemWidth(width);
+  // The words stand in the half without the grip.
+  const bool typing = ImGui::TempInputIsActive(ImGui::GetID("##chunk"));
+  if (!typing) ImGui::PushStyleColor(ImGuiCol_Text, 0U);
   if (ImGui::SliderInt("##chunk", &chunk, 0, std::max(0, last), format.c_str()))
     workspace.cursor.set_chunk(chunk);
+  if (typing) return;
+  ImGui::PopStyleColor();
+  const std::string words = fmt::format("{} {} of {}\u2013{}", word, place.chunk, first, end);
+  const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
+  const float inset = ImGui::GetStyle().FramePadding.x;
+  const bool left = 2 * place.chunk >= last;
+  const float x = left ? from.x + inset : to.x - inset - ImGui::CalcTextSize(words.c_str()).x;
+  ImGui::GetWindowDrawList()->AddText({x, from.y + ImGui::GetStyle().FramePadding.y},
+                                      ImGui::GetColorU32(ImGuiCol_Text), words.c_str());
 }
 
 void Transport::layer_ui(state::Workspace& workspace, float width) {

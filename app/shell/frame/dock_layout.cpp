@@ -14,8 +14,6 @@ using state::Spot;
 
 namespace {
 
-constexpr float kBelow = 0.36F;  // the large view has the rest of the height
-
 // A dock has no x: it would close all that stand behind its tabs.
 constexpr int kFlags =
     static_cast<int>(ImGuiDockNodeFlags_PassthruCentralNode) | ImGuiDockNodeFlags_NoCloseButton;
@@ -65,7 +63,7 @@ void build_layout(const Perspective& perspective, const std::vector<DockedWindow
   if (has_beside) beside = split(large, ImGuiDir_Right, perspective.beside);
   if (has_beside && any_at(windows, Spot::BesideBelow))
     beside_below = split(beside, ImGuiDir_Down, perspective.beside_below);
-  if (any_at(windows, Spot::Below)) below = split(large, ImGuiDir_Down, kBelow);
+  if (any_at(windows, Spot::Below)) below = split(large, ImGuiDir_Down, perspective.below);
   const ImGuiID docks[] = {large, beside, beside_below, below};
   for (const DockedWindow& window : windows)
     ImGui::DockBuilderDockWindow(window.name.c_str(), docks[static_cast<int>(window.spot)]);

@@ -104,8 +104,10 @@ bool card_ui(state::Workspace& workspace, const widgets::Palette& palette, state
         !own.empty() && state::own_name(workspace, choice).empty())
       name += "  " + own;
     const widgets::FontScope mono(widgets::Type::Number);
-    text_ui(widgets::elided(name, end - x), palette.text);
+    text_ui(widgets::elided_label(name, end - x), palette.text);
   }
+  if (slot == state::Slot::B && !choice.empty() && choice == workspace.method(state::Slot::A))
+    text_ui("  \u00B7  the same as A", palette.warning);
   if (facts)
     for (const std::string& part : facts_of_card(*facts)) {
       const std::string text = "  \u00B7  " + part;

@@ -298,9 +298,10 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const trace::RunInfo* run = method.run_info(workspace.place().info());
   const bool closed = run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
   const std::string name =
-      row.label + (closed ? "  closed loop" : "") + (row.tried ? "  tried here" : "");
+      row.label + (closed ? ", closed loop" : "") + (row.tried ? ", tried here" : "");
   const float room = ImGui::GetContentRegionAvail().x;
-  if (ImGui::Selectable((widgets::elided(name, room) + "###name").c_str(), false, 0, {room, 0}))
+  if (ImGui::Selectable((widgets::elided_label(name, room) + "###name").c_str(), false, 0,
+                        {room, 0}))
     workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
     widgets::tooltip(

@@ -320,20 +320,21 @@ ViewInfo query_geometry_view() {
            {"fit",
             {"all", "queries", "keys", "both"},
             "what is shown, with principal components and axes fitted to it: queries and keys "
-            "together, "
-            "the queries alone, the keys alone, or both of these side by side"},
+            "together, the queries alone, the keys alone, or both of these side by side",
+            {"queries and keys", "queries", "keys", "side by side"}},
            {"color",
             {"s_q", "position", "fate", "attention"},
             "colours queries by S_q; queries and keys by position; keys by what became of them; "
-            "queries "
-            "by the largest attention given and keys by the largest received"},
+            "queries by the largest attention given and keys by the largest received",
+            {"S_q", "position", "fate", "attention"}},
            {"dimensions", {"2", "3"}, "how many principal components are drawn"},
            {"rope",
             {"after", "before"},
             "queries and keys as attention sees them, or as they were before the rotary embedding"},
            {"span",
             {"chunk", "head"},
-            "the queries of the chunk, or of all chunks with the path of the mean query"}})
+            "the queries of the chunk, or of all chunks with the path of the mean query",
+            {"this chunk", "all chunks"}}})
       .draw(problem, table, array);
 }
 

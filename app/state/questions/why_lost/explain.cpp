@@ -224,11 +224,11 @@ WatchedKey watched_key(Workspace& workspace) {
     if (!first && !found->lost) continue;
     watched.position = found->position;
     watched.note =
-        found->num_candidates == 0 ? "the first of the span; none is up for choice here"
+        found->num_candidates == 0 ? "its first key; none of the span is up for choice here"
         : found->num_lost == 1     ? fmt::format("the only one that {} lost here", letter_of(slot))
-        : found->lost ? fmt::format("of the {} that {} lost here the one of most true mass",
+        : found->lost ? fmt::format("the most attended of the {} keys that {} lost here",
                                     found->num_lost, letter_of(slot))
-                      : "all of the span are kept here; this one has most true mass";
+                      : "the most attended of its keys, which are all kept here";
     if (found->lost) return watched;
   }
   return watched;
