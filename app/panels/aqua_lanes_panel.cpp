@@ -60,9 +60,8 @@ class AquaLanesPanel final : public Panel {
     const LaneReport& r = result->report;
     const auto& loss = *result->key_loss;
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
-    const widgets::FontScope strong(widgets::Type::Strong);
-    widgets::text_wrapped(
-        context.palette.text,
+    headline_ui(
+        context,
         fmt::format("With {} of {} lanes a key loses {} of its norm by its own largest lanes, {} "
                     "by the leading lanes, {} by its queries' lanes. Scores of query head {} are "
                     "off by {} ({}: {}).",

@@ -75,13 +75,13 @@ class BlockTablesPanel final : public Panel {
     if (r.whole_group)
       text += fmt::format(" One table for the whole group would read {}.",
                           share_text(r.whole_group->kept.past));
-    sentence_ui(context, text);
+    headline_ui(context, text);
   }
 
   static void native_finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {
     const BlockReport& r = answer.report;
     const bool one = r.q_heads.size() == 1;
-    sentence_ui(
+    headline_ui(
         context,
         fmt::format(
             "Each query block reads its own mask: {} of the past{}. United over the query "
@@ -91,11 +91,6 @@ class BlockTablesPanel final : public Panel {
             one ? std::string()
                 : fmt::format(", and over query heads {} to {} as well {}", r.q_heads.front(),
                               r.q_heads.back(), share_text(r.after_group_union.kept.past))));
-  }
-
-  static void sentence_ui(DrawContext& context, const std::string& text) {
-    const widgets::FontScope strong(widgets::Type::Strong);
-    widgets::text_wrapped(context.palette.text, text);
   }
 
   static void legend_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {

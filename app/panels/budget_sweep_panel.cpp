@@ -132,9 +132,10 @@ class BudgetSweepPanel final : public Panel {
       widgets::text_wrapped(context.palette.warning, note);
     widgets::text_wrapped(
         context.palette.muted,
-        fmt::format("A chunk whose keys all fit the budget has nothing to select and is left out: "
-                    "larger budgets average fewer cells (second line of the axis), and none at "
-                    "{} keys or more.",
+        fmt::format("Chunks that fit the budget whole are left out{}: none is left at {} keys.",
+                    is_of_one_cell(*result)
+                        ? ""
+                        : "; the lower numbers on the axis say how many cells remain",
                     format_count(result->past)));
   }
 
@@ -163,7 +164,9 @@ class BudgetSweepPanel final : public Panel {
     std::string axis = fmt::format("{}: {}", info.title, info.brief);
     if (ImGui::CalcTextSize(axis.c_str()).x > height - widgets::em(5))
       axis = axis.substr(0, axis.find(':'));
-    ImPlot::SetupAxes("budget: keys kept per row (below: cells averaged)", axis.c_str(),
+    ImPlot::SetupAxes(is_of_one_cell(*result) ? "budget: keys kept per row"
+                                              : "budget: keys kept per row (below: cells averaged)",
+                      axis.c_str(),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     double low = 1, high = 0;
@@ -190,11 +193,12 @@ class BudgetSweepPanel final : public Panel {
     } else {
       ImPlot::SetupAxisLimits(ImAxis_Y1, std::min(low, high) > 0.5 ? 0.48 : -0.02, 1.03, fit);
     }
-    ticks(lines, first, result->past);
+    ticks(lines, first, result->past, !is_of_one_cell(*result));
   }
 
-  // Powers of 2, each with the number of cells that the first curve averages there.
-  static void ticks(const std::vector<SweepStroke>& lines, std::int64_t from, std::int64_t past) {
+  // Powers of 2, each with the number of cells that the first curve averages there, where they are many.
+  static void ticks(const std::vector<SweepStroke>& lines, std::int64_t from, std::int64_t past,
+                    bool with_cells) {
     std::vector<double> at;
     std::vector<std::string> texts;
     const auto first = std::find_if(lines.begin(), lines.end(), [](const SweepStroke& line) {
@@ -203,7 +207,7 @@ class BudgetSweepPanel final : public Panel {
     for (std::int64_t budget = 1; budget < past; budget *= 2) {
       if (budget < from) continue;
       std::string text = format_count(budget);
-      if (first != lines.end())
+      if (with_cells && first != lines.end())
         for (const SweepPoint& point : first->curve->points)
           if (point.budget == budget) text = stacked(text, format_count(point.cells));
       at.push_back(static_cast<double>(budget));
@@ -243,10 +247,10 @@ class BudgetSweepPanel final : public Panel {
         point->budget > 0 ? fmt::format("budget {} \u2192 ", format_count(point->budget)) : "";
     const std::string text = fmt::format(
         "{}\n{}{:.1f} kept (mean)\nmass recall {}   top-k overlap {}   output error {}\n"
-        "{} cells averaged, {} dense for want of keys",
+        "{}, {} left out that fit whole",
         point->spec, asked, point->value(Number::EffectiveBudget),
         text_of(point->value(Number::MassRecall)), text_of(point->value(Number::TopkOverlap)),
-        text_of(point->value(Number::OutputError)), format_count(point->cells),
+        text_of(point->value(Number::OutputError)), cells_words(point->cells),
         format_count(point->dense_cells));
     std::vector<widgets::TooltipLine> words{{text}};
     if (line->curve->has_budget()) words.push_back({"click: show this budget", 0, true});
@@ -256,6 +260,18 @@ class BudgetSweepPanel final : public Panel {
     context.workspace.cursor.set_method(slot, point->spec);
   }
 
+  // One chunk and one head: no mean is taken, and there is nothing to count.
+  static bool is_of_one_cell(const BudgetSweepQuestion::Answer& answer) {
+    return std::all_of(answer.curves.begin(), answer.curves.end(), [](const auto& curve) {
+      return std::all_of(curve.points.begin(), curve.points.end(),
+                         [](const SweepPoint& point) { return point.cells <= 1; });
+    });
+  }
+
+  static std::string cells_words(std::int64_t cells) {
+    return cells == 1 ? "of 1 cell" : fmt::format("mean of {} cells", format_count(cells));
+  }
+
   static std::string text_of(double value) {
     return std::isnan(value) ? "\u2013" : fmt::format("{:.4g}", value);
   }
@@ -263,7 +279,7 @@ class BudgetSweepPanel final : public Panel {
   static void enough_ui(DrawContext& context, const Curves& result,
                         const std::vector<SweepStroke>& lines, Number number) {
     heading_ui(context, "The budget that is enough",
-               result->exact ? "one key less is not" : "of those computed");
+               result->exact ? "the smallest that reaches the target" : "of those computed");
     const replay::NumberInfo& info = replay::info_of(number);
     table::Table table{{{"method", fmt::format("{} of{}", info.heading,
                                                info.higher_is_better() ? "" : " at most")}},
@@ -288,8 +304,8 @@ class BudgetSweepPanel final : public Panel {
     widgets::table_ui(context.palette, "##enough", table, look);
     widgets::text_wrapped(
         context.palette.muted,
-        result->exact ? "From here on every budget computed reaches the target, and one key less "
-                        "misses it. \u2013: not reached."
+        result->exact ? "Every larger budget that was computed reaches it, too. \u2013: never "
+                        "reached."
         : result.question.wants_exact()
             ? "Being refined. \u2013: not reached by the budgets computed so far."
             : "From here on, among the budgets computed; scope head finds the exact one. \u2013: "

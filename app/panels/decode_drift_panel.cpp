@@ -281,7 +281,7 @@ class DecodeDriftPanel final : public Panel {
   static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
     if (!drift.first_sampled) return;
     heading_ui(context, "Answers",
-               "each by the model left alone; from the first other token on, marked");
+               "each model's own; marked from where they part");
     answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift);
     answer_ui(context, "dense", dense_color(context.palette), drift.dense_answer, drift);
   }

@@ -129,7 +129,7 @@ void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
   const analysis::HeadPoints& points = *result->points;
   const GeometryForm& form = result.question.form;
   const bool plain = form.color == Color::Relevance;
-  const float radius = plain && !form.apart() ? 0.13F : 0.2F;
+  const float radius = plain && !form.apart() ? 0.17F : 0.2F;
   const auto span = state::watched_span(result.question.place);
   for (const std::size_t i : keys_in_order(result, depth)) {
     const std::int32_t key = points.key_positions[i];
@@ -222,7 +222,7 @@ ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std:
     case Color::Fate:
       return color_of(palette, result->fates[key]);
   }
-  return widgets::with_alpha(palette.faint, 0.5F);
+  return widgets::with_alpha(palette.muted, 0.6F);
 }
 
 template <typename At>

@@ -28,10 +28,7 @@ class HeadMergePanel final : public Panel {
       widgets::empty_ui(context.palette, result->nothing);
       return;
     }
-    {
-      const widgets::FontScope strong(widgets::Type::Strong);
-      widgets::text_wrapped(context.palette.text, state::sentence_of(result.question, *result));
-    }
+    headline_ui(context, state::sentence_of(result.question, *result));
     widgets::legend_ui(context.palette,
                        {{"with a set of its own", color_alone(context)},
                         {"with the set that the row keeps", color_merged(context)}});

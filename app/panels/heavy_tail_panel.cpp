@@ -45,10 +45,7 @@ class HeavyTailPanel final : public Panel {
         context.palette, context.figure, "Heavy tail", "", place_caption(place),
         result ? tail_chips(context, place, *result) : trace_chips(context, place));
     if (!ready_ui(context, result, "Ranking queries and keys by their attention")) return;
-    {
-      const widgets::FontScope strong(widgets::Type::Strong);
-      widgets::text_wrapped(context.palette.text, tail_finding(*result));
-    }
+    headline_ui(context, tail_finding(*result));
     legend_ui(context, place, *result);
     ImGui::Dummy({0, widgets::grid(1)});
     plots_ui(context, result);

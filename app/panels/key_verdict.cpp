@@ -143,8 +143,8 @@ void what_ifs_ui(DrawContext& context, const KeyUnderMethod& key) {
   const std::vector<Counterfactual> all = what_ifs_of(key);
   if (all.empty()) return;
   label_ui(context, context.figure
-                        ? "Changed alone (filled: kept, ring: lost)"
-                        : "Changed alone (filled: kept, ring: lost); a click makes it B");
+                        ? "Would one change keep it? filled: yes, ring: no"
+                        : "Would one change keep it? filled: yes, ring: no; a click makes it B");
   const widgets::FontScope small(widgets::Type::Caption);
   for (std::size_t i = 0; i < all.size(); ++i) what_if_ui(context, key, all[i], i, i == 0);
 }

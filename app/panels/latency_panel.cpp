@@ -86,8 +86,8 @@ class LatencyPanel final : public Panel {
       text += ", stopped early";
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
-                          fmt::format("dense: the fastest form, here {}; no attention over what "
-                                      "was kept takes less than {:.3g} ms on this machine",
+                          fmt::format("dense: the fastest form, here {}. Attention over what was "
+                                      "kept takes this machine {:.3g} ms at least.",
                                       r.dense_variant, r.floor_ms));
     bars_ui(context, r);
   }

@@ -140,7 +140,7 @@ class MethodComparePanel final : public Panel {
       const ImVec2 room = ImGui::GetContentRegionAvail();
       width = std::max(room.x, widgets::em(kWidth));
       // As high as its rows: its scroll bar is below them.
-      const float line = ImGui::GetFrameHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+      const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
       outer.y = std::min(
           room.y, line * static_cast<float>(sorted.size() + 1) + ImGui::GetStyle().ScrollbarSize);
     }
@@ -149,7 +149,7 @@ class MethodComparePanel final : public Panel {
     if (!context.figure) ImGui::TableSetupScrollFreeze(1, 1);
     for (const CompareColumn& column : columns)
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
-    header_ui(context, order);
+    header_ui(context, order, result.question.watched);
     const double largest_error = largest_error_of(*result, phase_of(result));
     std::vector<state::MethodChoice> methods;
     for (const Row& row : result->rows) methods.push_back(row.method);
@@ -211,13 +211,23 @@ class MethodComparePanel final : public Panel {
     return largest;
   }
 
-  static void header_ui(DrawContext& context, const CompareOrder& order) {
+  // What is watched has a name.
+  static std::string title_of(const CompareColumn& column,
+                              const std::optional<trace::TokenSpan>& watched) {
+    if (column.number == nullptr || column.number->number != replay::Number::SpanKept || !watched)
+      return column.title;
+    return widgets::elided(state::readable_name(watched->name), widgets::em(5)) + " kept";
+  }
+
+  static void header_ui(DrawContext& context, const CompareOrder& order,
+                        const std::optional<trace::TokenSpan>& watched) {
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     for (const CompareColumn& column : state::compare_columns()) {
       ImGui::TableNextColumn();
       const bool sorted = &column == order.column;
       const char* arrow = !sorted ? "" : order.falling ? " \u2193" : " \u2191";
-      ImGui::TableHeader(fmt::format("{}{}###{}", column.title, arrow, column.name).c_str());
+      ImGui::TableHeader(
+          fmt::format("{}{}###{}", title_of(column, watched), arrow, column.name).c_str());
       if (context.figure) continue;
       if (ImGui::IsItemHovered() && *column.meaning != 0)
         widgets::tooltip("%s\nclick: sort by it", column.meaning);

@@ -56,8 +56,7 @@ class MissInspectorPanel final : public Panel {
   // All of the span, in all heads; the key that stands for it comes below.
   void spans_ui(DrawContext& context) {
     const std::vector<Slot> slots = state::inspected_slots(context.workspace);
-    const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
-    const bool beside = slots.size() == 2 && room > widgets::em(60);
+    std::vector<state::SpanLossNow> losses;
     for (const Slot slot : slots) {
       ShownParts& parts = shown(slot);
       const state::SpanLossQuestion question =
@@ -65,16 +64,34 @@ class MissInspectorPanel final : public Panel {
       // Another span, place or method: the search ends.
       if (std::exchange(parts.span_searched_for, question.key()) != question.key())
         parts.search_span = false;
-      if (beside && slot != slots.front()) ImGui::SameLine(0, gap);
-      ImGui::PushID("span");
-      ImGui::BeginChild(id_of(slot), {beside ? (room - gap) / 2 : 0, 0},
+      losses.push_back(state::span_loss_now(context.workspace, question, parts.search_span));
+    }
+    const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
+    const bool beside = slots.size() == 2 && room > widgets::em(60);
+    const auto part_ui = [&](const char* part, std::size_t i, const auto& draw) {
+      if (beside && i > 0) ImGui::SameLine(0, gap);
+      ImGui::PushID(part);
+      ImGui::BeginChild(id_of(slots[i]), {beside ? (room - gap) / 2 : 0, 0},
                         ImGuiChildFlags_AutoResizeY,
                         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
-      span_verdict_ui(context, state::span_loss_now(context.workspace, question, parts.search_span),
-                      slot, parts.search_span);
+      draw();
       ImGui::EndChild();
       ImGui::PopID();
+    };
+    const auto verdict = [&](std::size_t i) {
+      part_ui("span", i, [&] {
+        span_verdict_ui(context, losses[i], slots[i], shown(slots[i]).search_span);
+      });
+    };
+    const auto heads = [&](std::size_t i) {
+      part_ui("span heads", i, [&] { span_heads_ui(context, losses[i]); });
+    };
+    // Beside each other the maps of both begin at one height.
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      verdict(i);
+      if (!beside) heads(i);
     }
+    for (std::size_t i = 0; beside && i < slots.size(); ++i) heads(i);
     ImGui::Separator();
   }
 

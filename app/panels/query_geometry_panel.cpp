@@ -166,6 +166,7 @@ class QueryGeometryPanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
+    if (!both) headline_ui(context, query_finding(place, *result->queries));
     const Wanted wanted = wanted_by(context, place);
     legend(context, results, wanted);
     picked_ui(context, results);

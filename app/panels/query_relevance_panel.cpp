@@ -25,6 +25,7 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
+    headline_ui(context, query_finding(place, *result->queries));
     option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
     const bool theorem = state::draws_theorem(workspace);
     const Wanted wanted = wanted_by(context, place);

@@ -57,6 +57,31 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
 }
 
 // The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.
+// What the chosen queries are, and whether QuoKA's premise holds (chip r).
+inline std::string query_finding(const state::Place& place, const QueryAnswer& answer) {
+  std::string text;
+  if (!answer.geometry.chosen.empty() && state::asks_question(place)) {
+    std::size_t asking = 0, chosen_asking = 0;
+    const std::int32_t begin = place.chunk_info().begin;
+    for (std::size_t i = 0; i < answer.num_queries(); ++i) {
+      if (!state::in_question(place, begin + static_cast<std::int32_t>(i))) continue;
+      ++asking;
+      chosen_asking += answer.is_chosen(i);
+    }
+    text = fmt::format("{} of the {} queries that {} chose belong to the question, which has {} of "
+                       "the chunk's {}. ",
+                       chosen_asking, answer.num_chosen, answer.chosen_by, asking,
+                       answer.num_queries());
+  }
+  const double r = answer.geometry.pearson_r;
+  if (std::isnan(r)) return text;
+  return text + fmt::format("Queries far from the mean query {} (r = {:.2f}): QuoKA's premise {} "
+                            "in this head.",
+                            r > 0.5 ? "attend more strongly to single keys"
+                                    : "attend no more strongly than others",
+                            r, r > 0.5 ? "holds" : "does not hold");
+}
+
 inline std::int32_t looked_at(const state::Place& place) {
   const std::int32_t query = place.query - place.chunk_info().begin;
   return query >= 0 && query < place.chunk_info().length ? query : -1;
@@ -71,7 +96,7 @@ inline Wanted wanted_by(DrawContext& context, const state::Place& place) {
 inline std::string name_of_keys(const state::Place& place) {
   return place.key_end == place.key_begin + 1
              ? fmt::format("key {}", token_line(place, place.key_begin))
-             : fmt::format("keys {} to {}", place.key_begin, place.key_end - 1);
+             : state::range_words("key", "keys", place.key_begin, place.key_end);
 }
 
 // What the rings and sizes mean.
@@ -82,7 +107,7 @@ inline void add_rings(const widgets::Palette& palette, const state::Place& place
   if (!answer.geometry.chosen.empty())
     items.push_back({"query chosen by " + answer.chosen_by, palette.text, kRing});
   if (state::asks_question(place))
-    items.push_back({"query of the question", palette.series[1], kRing});
+    items.push_back({"query of the question", palette.muted, widgets::LegendItem::Shape::Diamond});
   if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});
   if (wanted)
     items.push_back({fmt::format("larger: attends more to {} (at most {:.2g} %)",
@@ -96,7 +121,7 @@ inline float query_radius(const Wanted& wanted, std::size_t query, bool chosen) 
   return widgets::em(0.16F + 0.7F * std::sqrt(static_cast<float>(wanted->part(query))));
 }
 
-// A query's dot: ringed where the method chose it, with a second ring where it is of the question.
+// A query's dot: ringed where the method chose it, a diamond where it is of the question.
 struct QueryDot {
   ImVec2 at;
   float radius = 0;
@@ -105,12 +130,12 @@ struct QueryDot {
 };
 inline void query_dot_ui(ImDrawList* draw, const widgets::Palette& palette, const QueryDot& dot) {
   const float line = widgets::em(0.12F);
-  draw->AddCircleFilled(dot.at, dot.radius, dot.color);
-  draw->AddCircle(dot.at, dot.radius, widgets::with_alpha(palette.faint, 0.5F));
-  if (dot.chosen) draw->AddCircle(dot.at, dot.radius + widgets::em(0.1F), palette.text, 0, line);
-  if (dot.asks)
-    draw->AddCircle(dot.at, dot.radius + widgets::em(dot.chosen ? 0.24F : 0.12F), palette.series[1],
-                    0, line);
+  // A diamond of the same area as the dot.
+  const int corners = dot.asks ? 4 : 0;
+  const float radius = dot.asks ? 1.25F * dot.radius : dot.radius;
+  draw->AddCircleFilled(dot.at, radius, dot.color, corners);
+  draw->AddCircle(dot.at, radius, widgets::with_alpha(palette.faint, 0.5F), corners);
+  if (dot.chosen) draw->AddCircle(dot.at, radius + widgets::em(0.1F), palette.text, corners, line);
 }
 
 // The query that the user looks at.

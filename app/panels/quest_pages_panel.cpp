@@ -85,8 +85,7 @@ class QuestPagesPanel final : public Panel {
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
       text += fmt::format(" {} of the pages stay from the step before; {}.",
                           share_text(*step->jaccard), come_back_text(step->reselected));
-    const widgets::FontScope strong(widgets::Type::Strong);
-    widgets::text_wrapped(context.palette.text, text);
+    headline_ui(context, text);
   }
 
   void plots_ui(DrawContext& context, const Pages& result) {

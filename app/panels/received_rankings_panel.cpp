@@ -202,8 +202,7 @@ class ReceivedRankingsPanel final : public Panel {
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
                       share(picture.chosen->global), share(picture.chosen->query_specific));
-    const widgets::FontScope strong(widgets::Type::Strong);
-    widgets::text_wrapped(context.palette.text, text);
+    headline_ui(context, text);
   }
 
   static void broken_ui(DrawContext& context, std::int64_t keys) {

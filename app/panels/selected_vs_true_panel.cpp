@@ -181,7 +181,7 @@ class SelectedVsTruePanel final : public Panel {
     std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
                                            {"miss: true, not kept", context.palette.miss},
                                            {"waste: kept, not true", context.palette.waste}};
-    if (const Span span = state::watched_span(place))
+    if (const Span span = state::named_watched_span(place))
       items.push_back({state::readable_name(span->name), context.palette.text,
                        widgets::LegendItem::Shape::Triangle});
     widgets::legend_ui(context.palette, items);
@@ -243,10 +243,14 @@ class SelectedVsTruePanel final : public Panel {
     constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
-    if (const std::string place = ranked.place.cell_key(); ranks_of_ != place) {
+    // Zoom is of the place; what nobody has zoomed follows the methods.
+    const ImPlotRange whole{0, std::min(ends.ranks, ends.shown) + 1};
+    const bool zoomed = ranks_.Min != whole_.Min || ranks_.Max != whole_.Max;
+    if (const std::string place = ranked.place.cell_key(); ranks_of_ != place || !zoomed) {
       ranks_of_ = place;
-      ranks_ = {0, std::min(ends.ranks, ends.shown) + 1};
+      ranks_ = whole_ = whole;
     }
+    bool all = false;
     const TickRoom room;
     if (!ImPlot::BeginPlot(id, size, kFlags)) return;
     ImPlot::SetupAxes("key, by true rank", fitting("share of mass", "share", size.y),
@@ -264,9 +268,10 @@ class SelectedVsTruePanel final : public Panel {
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) {
       point_at(context, ranked);
-      if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) ranks_ = {0, ends.ranks + 1};
+      all = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
     }
-    ImPlot::EndPlot();
+    ImPlot::EndPlot();  // writes the limits drawn into the linked range
+    if (all) ranks_ = {0, ends.ranks + 1};
   }
 
   static void draw_bars(DrawContext& context, const Ranked& ranked, double bottom,
@@ -454,7 +459,8 @@ class SelectedVsTruePanel final : public Panel {
   state::LastAnswer<SelectedByBothQuestion> both_;
   SteadyHead head_;
   ImPlotRange ranks_;     // in view, of A and B alike
-  std::string ranks_of_;  // the place that they were fitted to
+  ImPlotRange whole_;     // what they were fitted to, at this place
+  std::string ranks_of_;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ using replay::SpanLoss;
 using state::SpanLossNow;
 
 constexpr std::size_t kMostHeads = 6;
+constexpr std::size_t kMostHeadsInWindow = 3;  // what is said of the key below needs the room
 
 // Layers run across, rows down: how much of the span each keeps.
 class HeadGrid {
@@ -201,7 +202,8 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
 }
 
 void heads_ui(DrawContext& context, const SpanLoss& loss) {
-  const table::Table table = state::span_heads_table(loss, kMostHeads);
+  const table::Table table =
+      state::span_heads_table(loss, context.figure ? kMostHeads : kMostHeadsInWindow);
   if (table.rows.empty()) return;
   widgets::TableLook look{{0.8F, 1.4F, 0.7F, 0.6F, 1.1F, 1.9F}};
   if (loss.has_budgets) look.weights.push_back(1.0F);
@@ -234,7 +236,11 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
   remedies_ui(context, now, search);
   if (!now.error.empty()) widgets::text_wrapped(p.error, now.error);
   if (!now.doing.empty()) widgets::text_colored(p.muted, now.doing + "\u2026");
-  if (loss.heads.empty()) return;
+}
+
+void span_heads_ui(DrawContext& context, const SpanLossNow& now) {
+  if (!now.loss || now.loss->heads.empty()) return;
+  const SpanLoss& loss = *now.loss;
   heading_ui(context, "All layers",
              loss.has_causes ? "share kept, from none to all; dots: the heads that matter"
                              : "share kept, from none to all");

@@ -6,8 +6,10 @@
 
 namespace kvloupe::panels {
 
-// `search`: the budget is looked for where that takes long.
+// The sentence and what would keep it. `search`: the budget is looked for where that takes long.
 void span_verdict_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot,
                      bool& search);
+// All layers and heads, and those that matter.
+void span_heads_ui(DrawContext& context, const state::SpanLossNow& now);
 
 }  // namespace kvloupe::panels

@@ -152,6 +152,11 @@ void heading_ui(DrawContext& context, const std::string& title, const std::strin
                         widgets::elided(measured, ImGui::GetContentRegionAvail().x));
 }
 
+void headline_ui(DrawContext& context, const std::string& sentence) {
+  const widgets::FontScope strong(widgets::Type::Strong);
+  widgets::text_wrapped(context.palette.text, sentence);
+}
+
 void beside_ui(float gap, float width) {
   ImGui::SameLine(0, gap);
   if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();

@@ -47,6 +47,8 @@ std::string place_caption(const state::Place& place);
 
 // The head of one plot of several: "Lane use  share of the chunk's rows ..."
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
+// What the view found, as the first thing to read.
+void headline_ui(DrawContext& context, const std::string& sentence);
 // Goes on in the same line where so much room is left, else in the next one.
 void beside_ui(float gap, float width);
 // The height of a plot that may take `room`. In the window no plot is lower than 120 pixels (at normal

@@ -33,7 +33,7 @@ class WorstMissesPanel final : public Panel {
     const bool regrets = state::lists_regrets(context.workspace);
     filters_.draw(context, result, !regrets);
     progress_ui(context, result);
-    sentence_ui(context, state::sentence_of(result.question, *result));
+    headline_ui(context, state::sentence_of(result.question, *result));
     // In a low window the lines need the room: the sentence has said what bar and legend say.
     const auto has_room = [&](float height) {
       return context.figure || ImGui::GetContentRegionAvail().y > widgets::em(height);
@@ -79,11 +79,6 @@ class WorstMissesPanel final : public Panel {
     widgets::text_colored(
         context.palette.muted,
         fmt::format("{} of {} layers so far", result->lost.layers.size(), result->num_layers));
-  }
-
-  static void sentence_ui(DrawContext& context, const std::string& text) {
-    const widgets::FontScope strong(widgets::Type::Strong);
-    widgets::text_wrapped(context.palette.text, text);
   }
 
   // The lost mass by cause, as one bar.

@@ -178,6 +178,8 @@ void Explorer::draw_all() {
   if (keys != settings_.keys) use_keys();
   goto_.draw(workspace_, gui_.palette());
   colors_.draw(gui_.palette());
+  // What it was asked about may have ended meanwhile.
+  if (closing_.asking()) ask_to_quit();
   // The question stands alone: of two dialogs each would close the other.
   if (!closing_.asking()) {
     files_.draw(gui_.palette());

@@ -82,8 +82,8 @@ std::vector<Perspective> make_perspectives() {
        0.4F,
        0.36F,
        0.36F,
-       {{"decode_drift", Spot::Large},
-        {"trace_info", Spot::Large},
+       {{"trace_info", Spot::Large},
+        {"decode_drift", Spot::Large},
         {kMemoryWindow, Spot::Below, Spot::Below, false}}},
   };
 }

@@ -184,6 +184,9 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
         draw()->AddTriangleFilled({at.x, top}, {at.x + box, top}, {middle.x, top + box},
                                   item.color);
         break;
+      case LegendItem::Shape::Diamond:
+        draw()->AddCircleFilled(middle, box * 0.6F, item.color, 4);
+        break;
       case LegendItem::Shape::Frame:
         draw()->AddRect({at.x + 1, top + 1}, {at.x + box - 1, top + box - 1}, item.color, em(0.15F),
                         0, em(0.13F));

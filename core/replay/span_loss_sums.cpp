@@ -183,6 +183,29 @@ SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
   return loss;
 }
 
+namespace {
+
+// "none keeps", "1 keeps", "5 keep"
+std::string keep_words(std::int64_t count) {
+  return fmt::format("{} keep{}", count == 0 ? "none" : std::to_string(count),
+                     count > 1 ? "" : "s");
+}
+
+// " keeps 42 % of needle. 1 of 3 KV heads keeps all 4 keys, 1 keeps none."
+std::string kept_words(const SpanLoss& loss, const SpanLoss::Sums& sums, const std::string& span) {
+  const auto length = loss.span.end - loss.span.begin;
+  const std::string heads =
+      fmt::format("{} {}", sums.heads, heads_word(loss.layout, sums.heads));
+  if (length == 1) return fmt::format(" keeps {} in {} of {}.", span, sums.whole, heads);
+  return fmt::format(" keeps {} of {}. {} of {} keep{} all {} keys{}.",
+                     percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)), span,
+                     sums.whole == 0 ? "None" : std::to_string(sums.whole), heads,
+                     sums.whole > 1 ? "" : "s", length,
+                     sums.nothing == 0 ? "" : fmt::format(", {} none", keep_words(sums.nothing)));
+}
+
+}  // namespace
+
 std::string sentence_of(const SpanLoss& loss) {
   const SpanLoss::Sums sums = loss.sums();
   const std::string name = printable(brief_name(loss.method));
@@ -192,21 +215,14 @@ std::string sentence_of(const SpanLoss& loss) {
     return loss.dense_heads > 0
                ? fmt::format("{} {} keeps every key: none of {} is lost.", where, name, span)
                : fmt::format("{} no key of {} comes before the chunk.", where, span);
-  const auto length = loss.span.end - loss.span.begin;
-  std::string text =
-      fmt::format("{} {} keeps {} in {} of {} {}, and none of it in {}: {} of its keys.", where,
-                  name, length == 1 ? span : fmt::format("all {} keys of {}", length, span),
-                  sums.whole, sums.heads, heads_word(loss.layout, sums.heads), sums.nothing,
-                  percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)));
+  std::string text = where + ' ' + name + kept_words(loss, sums, span);
   if (!loss.has_causes) return text;
-  const auto matter = loss.heads_of_mass(kShareThatMatters);
-  if (!matter.empty()) {
+  if (const auto matter = loss.heads_of_mass(kShareThatMatters); !matter.empty()) {
     const auto whole = std::count_if(matter.begin(), matter.end(),
                                      [](const SpanHead* head) { return head->keeps_all(); });
-    text += fmt::format(" {} {} give{} it {} of its attention, and {} of them keep{} all of it.",
-                        matter.size(), heads_word(loss.layout, std::ssize(matter)),
-                        matter.size() == 1 ? "s" : "", percent(kShareThatMatters),
-                        whole == 0 ? "none" : std::to_string(whole), whole > 1 ? "" : "s");
+    text += fmt::format(" Of the {} {} with {} of its attention {} all.", matter.size(),
+                        heads_word(loss.layout, std::ssize(matter)), percent(kShareThatMatters),
+                        keep_words(whole));
   }
   const std::string causes = causes_of(sums);
   if (sums.lost() > 0)
@@ -220,15 +236,15 @@ std::string remedy_of(const SpanLoss& loss) {
   std::string text;
   if (loss.has_budgets && sums.enough) {
     text = loss.exact_budgets
-               ? fmt::format("A budget of {} keeps all of it in every head, one less does not",
-                             format_count(*sums.enough))
+               ? fmt::format("A budget of {} keeps all of it in every head, {} does not",
+                             format_count(*sums.enough), format_count(*sums.enough - 1))
                : fmt::format(
                      "Each head keeps all of it with a budget of its own, the largest {}; "
                      "with a larger one than its own a head may lose some again",
                      format_count(*sums.enough));
     if (const auto matter = enough_of(loss.heads_of_mass(kShareThatMatters));
         matter && *matter < *sums.enough)
-      text += fmt::format("; {} is enough in the heads that give it {} of its attention",
+      text += fmt::format("; {} is enough in the heads with {} of its attention",
                           format_count(*matter), percent(kShareThatMatters));
     text += ".";
   } else if (loss.has_budgets) {
@@ -238,7 +254,7 @@ std::string remedy_of(const SpanLoss& loss) {
   for (const SpanChange& change : loss.changes)
     if (change.heads > 0)
       text += fmt::format(
-          "{}{} would keep all of it in {} of the {} that lose some.", text.empty() ? "" : " ",
+          "{}{} would keep all of it in {} of the {} heads that lose some.", text.empty() ? "" : " ",
           static_cast<char>(std::toupper(change.change.front())) + change.change.substr(1),
           change.heads, losing);
   return text;

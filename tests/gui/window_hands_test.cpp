@@ -371,7 +371,7 @@ TEST_F(WindowHands, ADotSaysWhereTheWatchedSpanIsLost) {
   ASSERT_TRUE(explorer().rail().dots().contains("lost"));
   EXPECT_THAT(
       explorer().rail().dots().at("lost"),
-      HasSubstr(fmt::format("lost in {} of {} heads", sums.heads - sums.whole, sums.heads)));
+      HasSubstr(fmt::format("some of it lost in {} of {} heads", sums.heads - sums.whole, sums.heads)));
   workspace().cursor.watch_nothing();
   settle();
   EXPECT_FALSE(explorer().rail().dots().contains("lost"));

@@ -392,7 +392,7 @@ TEST_F(WindowViews, ZClosingOverAnExportAsksFirst) {
     IM_CHECK(!explorer().wants_quit());
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Q);
     ctx->Yield(3);
-    ctx->ItemClick("//$FOCUSED/Go on");
+    ctx->ItemClick("//$FOCUSED/Keep it running");
     ctx->Yield(2);
     IM_CHECK(!explorer().wants_quit());
     released = true;  // what follows waits for the export

@@ -281,22 +281,21 @@ TEST(SpanLossSums, AddUp) {
 TEST(SpanLossSums, AreSaidInASentence) {
   SpanLoss loss = by_hand();
   EXPECT_EQ(sentence_of(loss),
-            "In chunk 5 quoka 256 keeps all 4 keys of needle in 1 of 3 KV heads, and "
-            "none of it in 1: 42 % of its keys. 2 KV heads give it 80 % of its attention, and none "
-            "of them keeps "
-            "all of it. Lost to: 57 % budget, 43 % query sampling.");
+            "In chunk 5 quoka 256 keeps 42 % of needle. 1 of 3 KV heads keeps all 4 keys, 1 keeps "
+            "none. Of the 2 KV heads with 80 % of its attention none keeps all. Lost to: 57 % "
+            "budget, 43 % query sampling.");
   EXPECT_EQ(remedy_of(loss), "");
   loss.changes.push_back({Stage::QuerySampling, "all rows of the chunk", {}, 1, 3});
   EXPECT_EQ(remedy_of(loss),
-            "All rows of the chunk would keep all of it in 1 of the 2 that lose some.");
+            "All rows of the chunk would keep all of it in 1 of the 2 heads that lose some.");
   loss.has_budgets = true;
   for (SpanHead& head : loss.heads) head.enough = 1300;
   EXPECT_THAT(remedy_of(loss),
-              HasSubstr("A budget of 1,300 keeps all of it in every head, one less does not."));
+              HasSubstr("A budget of 1,300 keeps all of it in every head, 1,299 does not."));
   loss.heads[0].enough = 1500;  // a head of little mass
   EXPECT_THAT(remedy_of(loss),
-              HasSubstr("A budget of 1,500 keeps all of it in every head, one less does not; 1,300 "
-                        "is enough in the heads that give it 80 % of its attention."));
+              HasSubstr("A budget of 1,500 keeps all of it in every head, 1,499 does not; 1,300 is "
+                        "enough in the heads with 80 % of its attention."));
   loss.heads[0].enough.reset();
   EXPECT_THAT(remedy_of(loss), HasSubstr("No budget that was tried"));
   loss.has_causes = false;

@@ -32,6 +32,18 @@ std::string words_of_scope(const NumberScope& scope, const state::Place& place) 
   return brief_of(number_chunks(scope, place, Kind::All), place.info());
 }
 
+// First and last chunk, drawn from what numbers are over now.
+void range_ui(state::Workspace& workspace, const state::Place& place, const NumberScope& scope) {
+  const int last = static_cast<int>(place.info().chunks.size()) - 1;
+  const auto over = number_chunks(scope, place, Kind::All).range;
+  NumberScope range{Kind::Range, over ? over->first : 0, over ? over->last : last};
+  ImGui::SetNextItemWidth(widgets::em(15));
+  if (ImGui::DragIntRange2("##range", &range.first, &range.last, 0.1F, 0, last, "chunks %d", "to %d",
+                           ImGuiSliderFlags_AlwaysClamp))
+    workspace.cursor.set_numbers(range);
+  if (is_explained()) widgets::tooltip("A range of chunks: drag, or Ctrl+click to type");
+}
+
 }  // namespace
 
 bool choice_ui(const std::string& name, bool chosen) {
@@ -117,14 +129,25 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
   ImGui::SetNextItemWidth(width);
   const std::string preview = widgets::elided("numbers: " + words_of_scope(scope, place),
                                               width - ImGui::GetFrameHeight() - widgets::em(1));
+  const state::NumberChunks over = number_chunks(scope, place, Kind::All);
+  const std::string chunks = state::words_of(over, place.info());
+  // The place has left the chunks that numbers are over: what they say is not of the chunk shown.
+  const bool elsewhere = !over.has(place.chunk);
+  if (elsewhere) ImGui::PushStyleColor(ImGuiCol_Text, palette.warning);
   const bool open = ImGui::BeginCombo("##numbers", preview.c_str(), kList);
-  if (!open && is_explained())
-    widgets::tooltip(
-        "The chunks that numbers are over, in the overview, runs, KV map, compare and sweep: %s.\n"
-        "A mean over chunks in which nobody asks for a key hides what is left when somebody does.",
-        scope.kind == Kind::Own
-            ? "each view's own"
-            : words_of(number_chunks(scope, place, Kind::All), place.info()).c_str());
+  if (elsewhere) ImGui::PopStyleColor();
+  if (!open && is_explained()) {
+    if (elsewhere)
+      widgets::tooltip("Maps and lists show %s; numbers stay with %s.\nChoose *this chunk* for "
+                       "numbers that follow the slider.",
+                       state::chunk_name(place.info(), place.chunk).c_str(), chunks.c_str());
+    else
+      widgets::tooltip(
+          "The chunks that numbers are over, in the overview, runs, KV map, compare and sweep: "
+          "%s.\nA mean over chunks in which nobody asks for a key hides what is left when somebody "
+          "does.",
+          scope.kind == Kind::Own ? "each view's own" : chunks.c_str());
+  }
   if (!open) return;
   for (const Kind kind : {Kind::Question, Kind::Chunk, Kind::All, Kind::Own}) {
     const bool possible = kind != Kind::Question || replay::question_of(place.info()) != nullptr;
@@ -143,8 +166,7 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
     if (kind == Kind::Own && is_explained())
       widgets::tooltip("The overview: this chunk. Runs, compare and sweep: all chunks.");
   }
-  if (scope.kind == Kind::Range) choice_ui(words_of_scope(scope, place), true);
-  widgets::text_colored(palette.muted, "Of the command line also a range: --numbers 12-15");
+  range_ui(workspace, place, scope);
   ImGui::EndCombo();
 }
 

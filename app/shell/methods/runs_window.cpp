@@ -30,7 +30,7 @@ namespace {
 // The watched keys, once some of them lie before the last of the chunks.
 std::optional<trace::TokenSpan> watched_before(const state::Place& place,
                                                const state::NumberChunks& counted) {
-  const auto span = state::watched_span(place);
+  const auto span = state::named_watched_span(place);
   const auto& chunks = place.info().chunks;
   if (chunks.empty()) return std::nullopt;
   const auto last =
@@ -106,9 +106,11 @@ void set_up_columns(bool watched, float share_width) {
 
 void header_ui(const std::string& watched) {
   ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
-  const auto head = [](int column, const std::string& tooltip) {
+  const float kept_width = widgets::em(4.5F);
+  const auto head = [&](int column, const std::string& tooltip) {
     if (!ImGui::TableSetColumnIndex(column)) return;
-    ImGui::TableHeader(ImGui::TableGetColumnName(column));
+    ImGui::TableHeader(column == 1 ? (widgets::elided(watched, kept_width) + "###here").c_str()
+                                   : ImGui::TableGetColumnName(column));
     if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
       widgets::tooltip("%s\nclick: sort by it; right click: choose the columns", tooltip.c_str());
   };
@@ -185,7 +187,7 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   const std::string name = watched_ ? printable(watched_->name) : "";
   widgets::text_wrapped(
       palette.muted, watched_
-                         ? fmt::format("here: {} kept, {}, KV head {}; numbers: layer {}, {}", name,
+                         ? fmt::format("{}: {}, KV head {}; other numbers: layer {}, {}", name,
                                        state::words_of(spans_, place.info()), place.kv_head(),
                                        place.layer, state::words_of(chunks_, place.info()))
                          : fmt::format("numbers: layer {}, {}", place.layer,
@@ -297,16 +299,18 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const MethodChoice& method = row.method;
   const trace::RunInfo* run = method.run_info(workspace.place().info());
   const bool closed = run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
-  const std::string name =
-      row.label + (closed ? ", closed loop" : "") + (row.tried ? ", tried here" : "");
   const float room = ImGui::GetContentRegionAvail().x;
-  if (ImGui::Selectable((widgets::elided_label(name, room) + "###name").c_str(), false, 0,
-                        {room, 0}))
+  std::string name = widgets::elided_label(row.label, room);
+  // How it was made goes where it has no room: it stands in the tooltip, too.
+  const std::string made = closed ? ", closed loop" : row.tried ? ", tried here" : "";
+  if (ImGui::CalcTextSize((name + made).c_str()).x <= room) name += made;
+  if (ImGui::Selectable((name + "###name").c_str(), false, 0, {room, 0}))
     workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
     widgets::tooltip(
-        "%s%s%s\nclick: show as A; Ctrl+click: as B; right click: more",
+        "%s%s%s%s\nclick: show as A; Ctrl+click: as B; right click: more",
         state::readable_name(method.text).c_str(),
+        closed ? "\nclosed loop" : row.tried ? "\ntried here" : "",
         method.known() ? "" : "\nunknown to this version: shown as recorded",
         run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
   if (ImGui::IsItemHovered()) point_at(workspace, row);

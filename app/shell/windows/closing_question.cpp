@@ -17,9 +17,9 @@ bool ClosingQuestion::draw(const widgets::Palette& palette) {
     return false;
   widgets::text_wrapped(palette.text, what_);
   ImGui::Dummy({0, widgets::em(0.3F)});
-  const bool closes = ImGui::Button("Close all the same");
+  const bool closes = ImGui::Button("End it and close");
   ImGui::SameLine();
-  const bool stays = ImGui::Button("Go on") || ImGui::IsKeyPressed(ImGuiKey_Escape);
+  const bool stays = ImGui::Button("Keep it running") || ImGui::IsKeyPressed(ImGuiKey_Escape);
   if (closes || stays) {
     what_.clear();
     ImGui::CloseCurrentPopup();

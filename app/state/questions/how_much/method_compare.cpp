@@ -311,8 +311,8 @@ std::string warning_of(const MethodCompareQuestion& question, const Answer& answ
   if (question.cells == replay::CellChoice::Own || cells > 0 || all_cells == 0) return "";
   if (nowhere.empty()) return "No cell is common to all these methods: choose their own cells.";
   return fmt::format(
-      "No cell is common to all these methods: everything is kept in every cell here by {}. Choose "
-      "own cells, or other layers.",
+      "No cell is common to all these methods, because {} keeps everything in every cell here. "
+      "Choose own cells, or other layers.",
       fmt::join(nowhere, ", "));
 }
 

@@ -24,7 +24,7 @@ SpanDotQuestion span_dot_question(const Workspace& workspace, const MethodChoice
 }
 
 std::string words_of(const SpanDotQuestion::Answer& answer) {
-  return fmt::format("lost in {} of {} heads", answer.lost, answer.heads);
+  return fmt::format("some of it lost in {} of {} heads", answer.lost, answer.heads);
 }
 
 }  // namespace kvloupe::state
