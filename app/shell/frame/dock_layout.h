@@ -2,6 +2,7 @@
 // layout file knows by its id; it keeps what the user made of it.
 #pragma once
 
+#include "app/shell/frame/layout.h"
 #include "app/state/perspectives.h"
 
 #include <string>
@@ -15,6 +16,8 @@ bool window_is_narrow();
 // "KV map###kv_map@kept": a window can lie in one dock alone, so each workspace has its own.
 std::string window_name(const std::string& title, const std::string& view,
                         const state::Perspective& perspective);
+// "###kv_map@kept": the same window, whatever its title.
+std::string window_of_view(const std::string& view, const state::Perspective& perspective);
 
 // Its id, as ImGui counts it.
 unsigned dock_space_of(const state::Perspective& perspective);
@@ -24,11 +27,17 @@ void submit_dock_spaces(const state::Perspective& shown);
 // It has no layout yet, of this start or an earlier one.
 bool needs_layout(const state::Perspective& perspective);
 
-struct DockedWindow {
-  std::string name;
+// The window has another size than the docks were made for.
+bool room_has_changed(const state::Perspective& perspective);
+// All docks keep their shares. ImGui alone gives what a window loses to the large view.
+void fit_docks_to_room(const state::Perspective& perspective);
+
+struct DockedView {
+  std::string id;
   state::Spot spot;
 };
-void build_layout(const state::Perspective& perspective, const std::vector<DockedWindow>& windows);
+// How a workspace is cut at first.
+DockTree first_docks(const state::Perspective& perspective, const std::vector<DockedView>& views);
 // Before Begin of a window that lies nowhere yet, or where no dock is any more: it will stand behind
 // the large view.
 void dock_if_homeless(const state::Perspective& perspective, const std::string& window);

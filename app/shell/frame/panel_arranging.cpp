@@ -22,10 +22,6 @@ namespace {
 
 constexpr std::size_t kMostClosings = 50;
 
-std::string window_of_view(const std::string& view, const Perspective& perspective) {
-  return window_name("", view, perspective);
-}
-
 // "kv_map" of "kv_map.show"
 std::string owner_of(const std::string& option) { return option.substr(0, option.find('.')); }
 
@@ -249,7 +245,7 @@ void PanelHost::apply(const Layout& layout) {
 }
 
 void PanelHost::build(const Layout& layout) {
-  build_docks(*shown_, layout.docks, window_of_view);
+  build_docks(*shown_, layout.docks);
   std::vector<const DockTree*> docks{&layout.docks};
   for (std::size_t i = 0; i < docks.size(); ++i) {
     for (const DockTree& side : docks[i]->sides) docks.push_back(&side);

@@ -35,9 +35,9 @@ void scroll_to_tab(const ImGuiWindow& window) {
     ImGui::TabBarQueueFocus(tabs, tab);
 }
 
-Spot spot_of(const PlacedView& placed) {
+Spot spot_of(const PlacedView& placed, bool narrow) {
   const bool beside = placed.spot == Spot::Beside || placed.spot == Spot::BesideBelow;
-  return beside && window_is_narrow() ? placed.narrow : placed.spot;
+  return beside && narrow ? placed.narrow : placed.spot;
 }
 
 }  // namespace
@@ -114,7 +114,10 @@ void PanelHost::layout_ui() {
   if (reset_layout_)
     for (Window& window : windows_)
       if (window.perspective == shown_) window.chosen.reset();
-  if (reset_layout_ || unknown) build_layout();
+  if (reset_layout_ || unknown)
+    build_layout();
+  else if (room_has_changed(*shown_))
+    follow_room();
   reset_layout_ = false;
   take_chosen_layout();
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
@@ -126,19 +129,37 @@ void PanelHost::layout_ui() {
   if (!unknown) own_view_ = state::own_view(workspace_);
 }
 
+std::vector<DockedView> PanelHost::views_of_first_layout(bool narrow, bool only_open) {
+  std::vector<DockedView> views;
+  for (const PlacedView& placed : shown_->views)
+    if (const Window* window = find(placed.id, *shown_); !only_open || is_open(*window))
+      views.push_back({placed.id, spot_of(placed, narrow)});
+  return views;
+}
+
+// A window that becomes narrow, or wide, is laid out anew, unless somebody arranged it.
+void PanelHost::follow_room() {
+  const bool narrow = window_is_narrow();
+  const DockTree other = first_docks(*shown_, views_of_first_layout(!narrow, true));
+  const DockTree here = first_docks(*shown_, views_of_first_layout(narrow, true));
+  if (lie_alike(docks_of(*shown_), other) && !lie_alike(other, here))
+    build_layout();
+  else
+    fit_docks_to_room(*shown_);
+}
+
 void PanelHost::build_layout() {
-  std::vector<DockedWindow> docked;
+  const std::vector<DockedView> views = views_of_first_layout(window_is_narrow(), false);
   for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
     Window* front = nullptr;  // the first, or the one that was asked for
-    for (const PlacedView& placed : shown_->views) {
-      Window* window = find(placed.id, *shown_);
-      if (window == nullptr || spot_of(placed) != spot) continue;
-      docked.push_back({window->name, spot});
-      if (is_open(*window) && (front == nullptr || window->frames_to_focus > 0)) front = window;
+    for (const DockedView& view : views) {
+      Window* window = view.spot == spot ? find(view.id, *shown_) : nullptr;
+      if (window == nullptr || !is_open(*window)) continue;
+      if (front == nullptr || window->frames_to_focus > 0) front = window;
     }
     if (front != nullptr) front->frames_to_focus = kFramesToFocus;
   }
-  shell::build_layout(*shown_, docked);
+  build_docks(*shown_, first_docks(*shown_, views));
 }
 
 void PanelHost::front_own_view() {
@@ -311,7 +332,7 @@ bool PanelHost::visible(const std::string& id) const {
   return window != nullptr && window->visible;
 }
 
-std::string PanelHost::window_of(const std::string& id) const { return window_name("", id, now()); }
+std::string PanelHost::window_of(const std::string& id) const { return window_of_view(id, now()); }
 
 std::vector<std::string> PanelHost::chosen(bool open) const {
   std::vector<std::string> keys;

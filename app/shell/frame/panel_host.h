@@ -5,6 +5,7 @@
 
 #include "app/figure/gui_context.h"
 #include "app/panels/panel.h"
+#include "app/shell/frame/dock_layout.h"
 #include "app/shell/frame/layout.h"
 #include "app/shell/frame/view_lock.h"
 #include "app/shell/frame/window_steps.h"
@@ -110,6 +111,8 @@ class PanelHost {
   std::vector<Window*> windows_of(const state::Perspective& perspective);
   void follow_selection();
   void layout_ui();
+  void follow_room();
+  std::vector<DockedView> views_of_first_layout(bool narrow, bool only_open);
   void build_layout();
   void build(const Layout& layout);
   void apply(const Layout& layout);
