@@ -162,7 +162,7 @@ void Explorer::draw_all() {
   keyboard();
   transport_.tick(workspace_);
   menu_ui();
-  transport_.draw(workspace_, gui_.palette());
+  if (!workspace_.traces.tabs().empty()) transport_.draw(workspace_, gui_.palette());
   status_ui();
   if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
   if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
