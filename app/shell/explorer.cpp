@@ -208,6 +208,10 @@ void Explorer::keyboard() {
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   else
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
+  // A submenu that it closed would open again under a mouse that rests: the mouse counts from where it
+  // moves next.
+  if (popup && ImGui::IsKeyPressed(ImGuiKey_Escape))
+    ImGui::GetCurrentContext()->NavHighlightItemUnderNav = true;
   // The key that has just closed a popup (Escape) was the popup's.
   if (!popup && !popup_was_open_) handle_shortcuts(commands_);
 }

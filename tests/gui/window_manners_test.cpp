@@ -73,6 +73,24 @@ TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
   EXPECT_FALSE(place().has_keys());
 }
 
+TEST_F(WindowManners, EscapeClosesAMenuUnderAMouseThatRests) {
+  look();
+  drive("submenu", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View");
+    ctx->SetRef("//$FOCUSED");
+    ctx->MouseMove("Layouts");
+    ctx->SleepNoSkip(0.4F, 0.02F);
+    IM_CHECK_EQ(open_popups(), 2);
+    for (const int left : {1, 0}) {
+      ctx->KeyPress(ImGuiKey_Escape);
+      ctx->SleepNoSkip(0.4F, 0.02F);
+      IM_CHECK_EQ(open_popups(), left);
+    }
+  });
+  EXPECT_TRUE(place().has_keys());
+}
+
 TEST_F(WindowManners, ThePaletteFindsWordsAndStaysWhereNothingMatches) {
   look();
   const auto& commands = explorer().commands();
