@@ -66,10 +66,10 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
         replay::question_of(tab.selection.place.info()) != nullptr)
       numbers.kind = state::NumberScope::Kind::Question;
     if (capture_.is_part(tab.path)) return;
-    add_recent_file(tab.path);
-    recent_ = load_recent_files();
+    note_recent(tab.path);
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
+  capture_.on_trace = [this](const std::string& path) { note_recent(path); };
   panels_.set_open(settings_.closed_panels, false);
   panels_.set_open(settings_.opened_panels, true);
   make_commands();
@@ -80,6 +80,11 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
 Explorer::~Explorer() {
   workspace_.traces.on_message = nullptr;
   workspace_.traces.on_opened = nullptr;
+}
+
+void Explorer::note_recent(const std::string& path) {
+  add_recent_file(path);
+  recent_ = load_recent_files();
 }
 
 Settings Explorer::settings() const {

@@ -51,6 +51,7 @@ void CaptureWindow::tick() {
   if (run_.running()) growing_.tick(now);
   if (was_running && !run_.running()) {
     growing_.end(run_.left_trace());
+    if (run_.left_trace() && on_trace) on_trace(growing_.output());
     const bool failed = run_.stage() == CaptureStage::Failed;
     outcome_ = failed ? run_.message() : std::string();
     for (const std::string& warning : run_.warnings()) messages_.say(warning, false);
