@@ -246,6 +246,7 @@ void Explorer::close_trace() {
     text_line_.forget();
   };
   close();
+  panels_.note_closed_trace(was);
   steps_.push([this, was] { workspace_.traces.open(was.trace, was, state::Unknown::PassOver); },
               [this, close, trace = was.trace] {
                 const state::TraceTab* tab = workspace_.traces.find(trace);

@@ -269,6 +269,27 @@ TEST_F(WindowViews, ATraceThatWasClosedComesBack) {
   EXPECT_EQ(place().layer, 3);
 }
 
+TEST_F(WindowViews, ATraceThatWasClosedIsReopenedAsAViewIs) {
+  open(trace(1));
+  workspace().cursor.set_layer(3);
+  panels().open_here(state::kRunsWindow);
+  settle();
+  drive("close a view", [](ImGuiTestContext* ctx) {
+    ctx->WindowClose(in("Runs").c_str());
+    ctx->Yield(3);
+  });
+  press(ImGuiMod_Ctrl | ImGuiKey_W);
+  ASSERT_EQ(workspace().traces.tabs().size(), 1U);
+  // The last one first.
+  press(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T);
+  ASSERT_EQ(workspace().traces.tabs().size(), 2U);
+  EXPECT_EQ(place().layer, 3);
+  EXPECT_FALSE(panels().is_open(state::kRunsWindow));
+  press(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T);
+  EXPECT_TRUE(panels().is_open(state::kRunsWindow));
+  EXPECT_EQ(workspace().traces.tabs().size(), 2U);
+}
+
 // One press closes one thing, and what was typed stays.
 TEST_F(WindowViews, EscapeClosesNewCaptureAndKeepsWhatIsTyped) {
   workspace().cursor.set_keys(100, 110);

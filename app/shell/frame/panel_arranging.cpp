@@ -65,28 +65,40 @@ void PanelHost::note_closed(const std::vector<Window*>& closed) {
   messages_.say(fmt::format("Closed: {}. {} brings it back.", fmt::join(titles, ", "),
                             widgets::with_key("Undo", "undo")),
                 false);
-  closings_.push_back(keys);
-  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
+  note_closing({keys, {}});
   steps_.push([this, keys] { open_keys(keys); }, [this, keys] { close_keys(keys); });
 }
 
-bool PanelHost::can_reopen() const {
-  return std::any_of(windows_.begin(), windows_.end(), [this](const Window& window) {
+void PanelHost::note_closed_trace(const ViewState& was) { note_closing({{}, was}); }
+
+void PanelHost::note_closing(Closing closing) {
+  closings_.push_back(std::move(closing));
+  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
+}
+
+bool PanelHost::is_undone(const Closing& closing) const {
+  if (closing.trace) return workspace_.traces.find(closing.trace->trace) != nullptr;
+  return std::none_of(windows_.begin(), windows_.end(), [&](const Window& window) {
     return !is_open(window) &&
-           std::any_of(closings_.begin(), closings_.end(), [&](const auto& keys) {
-             return std::find(keys.begin(), keys.end(), window.key) != keys.end();
-           });
+           std::find(closing.keys.begin(), closing.keys.end(), window.key) != closing.keys.end();
   });
 }
 
+bool PanelHost::can_reopen() const {
+  return std::any_of(closings_.begin(), closings_.end(),
+                     [this](const Closing& closing) { return !is_undone(closing); });
+}
+
 void PanelHost::reopen() {
-  while (!closings_.empty()) {
-    std::vector<std::string> keys = std::move(closings_.back());
-    closings_.pop_back();
-    for (const Window& window : windows_)
-      if (is_open(window)) std::erase(keys, window.key);
-    if (!keys.empty()) return open_keys(keys);
-  }
+  std::erase_if(closings_, [this](const Closing& closing) { return is_undone(closing); });
+  if (closings_.empty()) return;
+  Closing closing = std::move(closings_.back());
+  closings_.pop_back();
+  if (closing.trace)
+    return workspace_.traces.open(closing.trace->trace, *closing.trace, state::Unknown::PassOver);
+  for (const Window& window : windows_)
+    if (is_open(window)) std::erase(closing.keys, window.key);
+  open_keys(closing.keys);
 }
 
 bool PanelHost::is_free(const std::string& id) const {

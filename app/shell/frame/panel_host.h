@@ -48,9 +48,10 @@ class PanelHost {
   // What ImGui calls its window in the workspace shown: "###kv_map@kept".
   std::string window_of(const std::string& id) const;
 
-  // Opens what was closed last, in the workspace where that was.
+  // Opens what was closed last, a view in the workspace where that was, or a trace as it was shown.
   void reopen();
   bool can_reopen() const;
+  void note_closed_trace(const state::ViewState& was);
 
   // The view a second time, beside the first one where there is room; a step that can be taken back, as
   // what follows.
@@ -103,6 +104,12 @@ class PanelHost {
     std::string problem, problem_key;
   };
 
+  // Windows by their keys that were closed together, or a trace.
+  struct Closing {
+    std::vector<std::string> keys;
+    std::optional<state::ViewState> trace;
+  };
+
   Source& add_source(const std::string& id, const std::string& title, const state::ViewInfo* view,
                      std::function<void()> draw);
   Source* find_source(const std::string& id);
@@ -122,7 +129,9 @@ class PanelHost {
   void open_keys(const std::vector<std::string>& keys);
   void close_keys(const std::vector<std::string>& keys);
   void note_closed(const std::vector<Window*>& closed);
-  bool is_free(const std::string& id) const;  // open in no workspace
+  void note_closing(Closing closing);
+  bool is_undone(const Closing& closing) const;  // all of it is open again
+  bool is_free(const std::string& id) const;     // open in no workspace
   void dock_beside_ui();
   unsigned dock_for(const Window& window) const;
   void front_own_view();
@@ -147,9 +156,9 @@ class PanelHost {
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
-  std::string own_view_;                            // that was brought to the front
-  std::string waiting_;                             // to be shown once there is a trace
-  std::vector<std::vector<std::string>> closings_;  // keys closed together, the last at the end
+  std::string own_view_;           // that was brought to the front
+  std::string waiting_;            // to be shown once there is a trace
+  std::vector<Closing> closings_;  // the last at the end
   bool reset_layout_ = false;
   std::optional<Layout> to_build_, chosen_layout_;
   int chosen_frames_ = 0;  // until the latter is taken
