@@ -269,6 +269,25 @@ TEST_F(WindowViews, ATraceThatWasClosedComesBack) {
   EXPECT_EQ(place().layer, 3);
 }
 
+TEST_F(WindowViews, ThatAViewWasOpenedIsTakenBackBeforeWhatCameEarlier) {
+  workspace().cursor.set_layer(2);
+  ASSERT_FALSE(panels().is_open(state::kMemoryWindow));
+  explorer().run_command("view.memory");
+  settle();
+  ASSERT_TRUE(panels().visible(state::kMemoryWindow));
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_FALSE(panels().is_open(state::kMemoryWindow));
+  EXPECT_EQ(place().layer, 2);
+  press(ImGuiMod_Ctrl | ImGuiKey_Y);
+  EXPECT_TRUE(panels().is_open(state::kMemoryWindow));
+  // One that is open already comes to the front alone.
+  explorer().run_command("view.memory");
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_FALSE(panels().is_open(state::kMemoryWindow));
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_EQ(place().layer, 1);
+}
+
 TEST_F(WindowViews, ATraceThatWasClosedIsReopenedAsAViewIs) {
   open(trace(1));
   workspace().cursor.set_layer(3);

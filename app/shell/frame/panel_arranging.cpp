@@ -56,6 +56,10 @@ void PanelHost::close_keys(const std::vector<std::string>& keys) {
     if (std::find(keys.begin(), keys.end(), window.key) != keys.end()) choose(window, false);
 }
 
+void PanelHost::push_opened(const std::vector<std::string>& keys) {
+  steps_.push([this, keys] { close_keys(keys); }, [this, keys] { open_keys(keys); });
+}
+
 void PanelHost::note_closed(const std::vector<Window*>& closed) {
   std::vector<std::string> titles, keys;
   for (const Window* window : closed) {
@@ -129,9 +133,8 @@ void PanelHost::duplicate(const std::string& id) {
   Window& window = *find(copy_id, *shown_);
   opened_beside_ = window.name;
   beside_ = window_of_view(id, *shown_);
-  const std::vector<std::string> keys{window.key};
   bring_up(window);
-  steps_.push([this, keys] { close_keys(keys); }, [this, keys] { open_keys(keys); });
+  push_opened({window.key});
 }
 
 void PanelHost::dock_beside_ui() {

@@ -297,12 +297,14 @@ void PanelHost::show(const std::string& id) {
 void PanelHost::open_here(const std::string& id, const std::string& beside) {
   Window* window = find(id, now());
   if (window == nullptr) return;
+  const bool opens = !is_open(*window);
   const Window* other = find(beside, now());
-  if (other != nullptr && !is_open(*window)) {
+  if (other != nullptr && opens) {
     opened_beside_ = window->name;
     beside_ = other->name;
   }
   bring_up(*window);
+  if (opens) push_opened({window->key});
 }
 
 void PanelHost::search(const std::string& id) {

@@ -39,7 +39,8 @@ class PanelHost {
   // A view by its id, or a window by its name. In the workspace shown where it lies there, else the
   // window goes to the workspace where it lives. Before a trace is there: once one is.
   void show(const std::string& id);
-  // In the workspace shown; one that was not open lies beside the other, where that is named.
+  // In the workspace shown. One that was not open lies beside the other, where that is named; that it
+  // was opened is a step that can be taken back.
   void open_here(const std::string& id, const std::string& beside = "");
   void search(const std::string& id);         // shows it, with the keyboard in its search
   bool is_open(const std::string& id) const;  // there
@@ -128,6 +129,7 @@ class PanelHost {
   void change_lock(const std::string& id, const std::optional<state::ViewState>& words);
   void open_keys(const std::vector<std::string>& keys);
   void close_keys(const std::vector<std::string>& keys);
+  void push_opened(const std::vector<std::string>& keys);  // as a step
   void note_closed(const std::vector<Window*>& closed);
   void note_closing(Closing closing);
   bool is_undone(const Closing& closing) const;  // all of it is open again
