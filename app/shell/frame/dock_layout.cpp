@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <imgui_internal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -113,6 +114,15 @@ void bring_to_front(const std::string& name) {
   ImGuiTabBar* tabs = window->DockNode->TabBar;
   if (ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId))
     ImGui::TabBarQueueFocus(tabs, tab);
+}
+
+void make_first_tab(const std::string& name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  if (window == nullptr || window->DockNode == nullptr || window->DockNode->TabBar == nullptr)
+    return;
+  ImGuiTabBar* tabs = window->DockNode->TabBar;
+  ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId);
+  if (tab != nullptr) std::rotate(tabs->Tabs.begin(), tab, tab + 1);
 }
 
 }  // namespace kvloupe::shell

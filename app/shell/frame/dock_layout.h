@@ -45,5 +45,7 @@ void dock_if_homeless(const state::Perspective& perspective, const std::string& 
 // Before Begin of a window that is to be seen: focus alone would bring only one tab of all docks to
 // the front in a frame.
 void bring_to_front(const std::string& window);
+// Before submit_dock_spaces: its tab stands before the others of its dock.
+void make_first_tab(const std::string& window);
 
 }  // namespace kvloupe::shell

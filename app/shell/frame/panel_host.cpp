@@ -75,7 +75,7 @@ void PanelHost::draw(const figure::GuiContext& gui) {
   layout_ui();
   for (Window& window : windows_) window.visible = false;
   if (workspace_.traces.tabs().empty()) return;
-  front_own_view();
+  front_own_views();
   std::vector<Window*> closed;
   for (Window* window : windows_of(*shown_)) {
     if (!is_open(*window)) continue;
@@ -122,11 +122,12 @@ void PanelHost::layout_ui() {
   take_chosen_layout();
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
   dock_beside_ui();
+  order_tabs();
   submit_dock_spaces(*shown_);  // also while nothing is open
   if (!first) return;
   laid_out_.push_back(shown_);
   // In a layout that was kept the tab in front is the one that was left there.
-  if (!unknown) own_view_ = state::own_view(workspace_);
+  if (!unknown) own_views_ = state::own_views(workspace_);
 }
 
 std::vector<DockedView> PanelHost::views_of_first_layout(bool narrow, bool only_open) {
@@ -162,15 +163,23 @@ void PanelHost::build_layout() {
   build_docks(*shown_, first_docks(*shown_, views));
 }
 
-void PanelHost::front_own_view() {
-  const std::string own = state::own_view(workspace_);
-  if (shown_->find(own) == nullptr || own == own_view_) return;
-  own_view_ = own;
+// Of another method its own views are the first tabs, and the first of them is in front.
+void PanelHost::front_own_views() {
+  std::vector<std::string> own = state::own_views(workspace_);
+  if (own.empty() || shown_->find(own.front()) == nullptr || own == own_views_) return;
+  own_views_ = std::move(own);
+  frames_to_order_ = kFramesToFocus;
   // What the user asked for comes first.
   for (const Window* window : windows_of(*shown_))
     if (window->frames_to_focus > 0) return;
-  if (Window* window = find(own, *shown_); is_open(*window))
+  if (Window* window = find(own_views_.front(), *shown_); is_open(*window))
     window->frames_to_focus = kFramesToFocus;
+}
+
+void PanelHost::order_tabs() {
+  if (frames_to_order_ == 0 || --frames_to_order_ > 0) return;
+  for (auto own = own_views_.rbegin(); own != own_views_.rend(); ++own)
+    if (const Window* window = find(*own, *shown_)) make_first_tab(window->name);
 }
 
 bool PanelHost::is_open(const Window& window) const {

@@ -136,7 +136,8 @@ class PanelHost {
   bool is_free(const std::string& id) const;     // open in no workspace
   void dock_beside_ui();
   unsigned dock_for(const Window& window) const;
-  void front_own_view();
+  void front_own_views();
+  void order_tabs();
   void window_ui(Window& window, const figure::GuiContext& gui);
   void point_in(const std::string& source, bool explained);
   void menu_ui(Window& window);
@@ -158,9 +159,10 @@ class PanelHost {
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
-  std::string own_view_;           // that was brought to the front
-  std::string waiting_;            // to be shown once there is a trace
-  std::vector<Closing> closings_;  // the last at the end
+  std::vector<std::string> own_views_;  // of the method whose first was brought to the front
+  int frames_to_order_ = 0;             // until their tabs are there
+  std::string waiting_;                 // to be shown once there is a trace
+  std::vector<Closing> closings_;       // the last at the end
   bool reset_layout_ = false;
   std::optional<Layout> to_build_, chosen_layout_;
   int chosen_frames_ = 0;  // until the latter is taken
