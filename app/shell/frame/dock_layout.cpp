@@ -76,17 +76,24 @@ bool needs_layout(const Perspective& perspective) {
   return node == nullptr || (node->IsLeafNode() && node->Windows.Size == 0);
 }
 
-bool room_has_changed(const Perspective& perspective) {
-  const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective));
+Room room_of_docks() {
   const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
-  return node != nullptr && node->Size.x > 0 && node->Size.y > 0 && room.x > 0 && room.y > 0 &&
-         (std::abs(node->Size.x - room.x) >= 1 || std::abs(node->Size.y - room.y) >= 1);
+  return {room.x, room.y};
 }
 
-void fit_docks_to_room(const Perspective& perspective) {
-  ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective));
-  const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
-  scale(*node, {room.x / node->Size.x, room.y / node->Size.y});
+Room last_room_of_docks(const Perspective& perspective) {
+  const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective));
+  return node != nullptr ? Room{node->Size.x, node->Size.y} : Room{};
+}
+
+bool is_other_room(Room a, Room b) {
+  return std::min({a.width, a.height, b.width, b.height}) > 0 &&
+         (std::abs(a.width - b.width) >= 1 || std::abs(a.height - b.height) >= 1);
+}
+
+void fit_docks(const Perspective& perspective, Room from, Room to) {
+  if (ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective)))
+    scale(*node, {to.width / from.width, to.height / from.height});
 }
 
 DockTree first_docks(const Perspective& perspective, const std::vector<DockedView>& views) {

@@ -27,10 +27,15 @@ void submit_dock_spaces(const state::Perspective& shown);
 // It has no layout yet, of this start or an earlier one.
 bool needs_layout(const state::Perspective& perspective);
 
-// The window has another size than the docks were made for.
-bool room_has_changed(const state::Perspective& perspective);
-// All docks keep their shares. ImGui alone gives what a window loses to the large view.
-void fit_docks_to_room(const state::Perspective& perspective);
+// What the docks of a workspace fill.
+struct Room {
+  float width = 0, height = 0;
+};
+Room room_of_docks();                                            // in this frame
+Room last_room_of_docks(const state::Perspective& perspective);  // when they were last drawn
+bool is_other_room(Room a, Room b);
+// Docks made for another room keep their shares. ImGui alone gives what a window loses to the large view.
+void fit_docks(const state::Perspective& perspective, Room from, Room to);
 
 struct DockedView {
   std::string id;

@@ -260,7 +260,7 @@ void PanelHost::apply(const Layout& layout) {
 }
 
 void PanelHost::build(const Layout& layout) {
-  build_docks(*shown_, layout.docks);
+  build_docks(layout.docks);
   std::vector<const DockTree*> docks{&layout.docks};
   for (std::size_t i = 0; i < docks.size(); ++i) {
     for (const DockTree& side : docks[i]->sides) docks.push_back(&side);

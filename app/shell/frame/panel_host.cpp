@@ -116,7 +116,7 @@ void PanelHost::layout_ui() {
       if (window.perspective == shown_) window.chosen.reset();
   if (reset_layout_ || unknown)
     build_layout();
-  else if (room_has_changed(*shown_))
+  else
     follow_room();
   reset_layout_ = false;
   take_chosen_layout();
@@ -140,13 +140,23 @@ std::vector<DockedView> PanelHost::views_of_first_layout(bool narrow, bool only_
 
 // A window that becomes narrow, or wide, is laid out anew, unless somebody arranged it.
 void PanelHost::follow_room() {
+  // The bars come and go with what is shown, a frame later than it: for that alone nothing moves.
+  const bool settled = workspace_.has_trace() && had_trace_;
+  had_trace_ = workspace_.has_trace();
+  const Room now = room_of_docks();
+  Room& before = rooms_.try_emplace(shown_, last_room_of_docks(*shown_)).first->second;
+  if (!settled || !is_other_room(before, now)) return;
   const bool narrow = window_is_narrow();
   const DockTree other = first_docks(*shown_, views_of_first_layout(!narrow, true));
   const DockTree here = first_docks(*shown_, views_of_first_layout(narrow, true));
-  if (lie_alike(docks_of(*shown_), other) && !lie_alike(other, here))
-    build_layout();
-  else
-    fit_docks_to_room(*shown_);
+  if (lie_alike(docks_of(*shown_), other) && !lie_alike(other, here)) return build_layout();
+  fit_docks(*shown_, before, now);
+  before = now;
+}
+
+void PanelHost::build_docks(const DockTree& docks) {
+  shell::build_docks(*shown_, docks);
+  rooms_[shown_] = room_of_docks();
 }
 
 void PanelHost::build_layout() {
@@ -160,7 +170,7 @@ void PanelHost::build_layout() {
     }
     if (front != nullptr) front->frames_to_focus = kFramesToFocus;
   }
-  build_docks(*shown_, first_docks(*shown_, views));
+  build_docks(first_docks(*shown_, views));
 }
 
 // Of another method its own views are the first tabs, and the first of them is in front.

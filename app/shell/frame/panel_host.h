@@ -121,6 +121,7 @@ class PanelHost {
   void layout_ui();
   void follow_room();
   std::vector<DockedView> views_of_first_layout(bool narrow, bool only_open);
+  void build_docks(const DockTree& docks);
   void build_layout();
   void build(const Layout& layout);
   void apply(const Layout& layout);
@@ -159,6 +160,8 @@ class PanelHost {
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
+  std::map<const state::Perspective*, Room> rooms_;  // that the docks were made for
+  bool had_trace_ = false;                           // in the last frame
   std::vector<std::string> own_views_;  // of the method whose first was brought to the front
   int frames_to_order_ = 0;             // until their tabs are there
   std::string waiting_;                 // to be shown once there is a trace
