@@ -180,6 +180,7 @@ void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted
     else
       widgets::tooltip("query %s\nS_q %.4f in its chunk", token_line(place, position).c_str(),
                        double{points.relevance[index]});
+    point_at_query(context, place, position);
     if (clicked) choose_query(context, place, position);
   }
 }

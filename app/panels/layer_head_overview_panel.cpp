@@ -158,12 +158,13 @@ class OverviewPanel final : public Panel {
     if (count == 2 && !drawn.other)
       same_method_ui(context, drawn.pictures[0].method, drawn.pictures[1].method);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const int across = grids_across(first.place, room, count);
+    const int across = grids_across(results, room);
     const int down = (count + across - 1) / across;
     const float gap = widgets::em(0.6F);
-    const ImVec2 size((room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across),
-                      std::max(widgets::em(9), (room.y - gap * static_cast<float>(down)) /
-                                                   static_cast<float>(down)));
+    const ImVec2 size(
+        (room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across),
+        std::max(widgets::em(count > 2 ? 7 : 9),
+                 (room.y - gap * static_cast<float>(down)) / static_cast<float>(down)));
     for (int i = 0; i < count; ++i) {
       if (i % across != 0) ImGui::SameLine(0, gap);
       ImGui::BeginChild(fmt::format("grid {}", i).c_str(), size);
@@ -174,20 +175,23 @@ class OverviewPanel final : public Panel {
     }
   }
 
-  // As many beside each other as give the largest cells.
-  static int grids_across(const state::Place& place, ImVec2 room, int count) {
+  // As many beside each other as give cells of which the shorter side is longest, in all of them.
+  static int grids_across(const std::vector<Overview>& results, ImVec2 room) {
+    const state::Place& place = results.front().question.place;
     const auto layers = static_cast<float>(place.info().layers.size());
-    const auto heads = static_cast<float>(place.info().model.num_kv_heads);
+    auto heads = static_cast<float>(place.info().model.num_kv_heads);
+    for (const Overview& result : results)
+      if (result) heads = std::max(heads, static_cast<float>(result->overview.values.cols));
+    const auto count = static_cast<int>(results.size());
     int best = 1;
-    float largest = 0;
+    float longest = 0;
     for (int across = 1; across <= count; ++across) {
       const float w = room.x / static_cast<float>(across) - widgets::em(2.2F);
       const float h = room.y / static_cast<float>((count + across - 1) / across) - widgets::em(5);
       const bool wide = w > h * 1.2F;
-      const float cell = std::min(w / (wide ? layers : heads), widgets::em(6)) *
-                         std::min(h / (wide ? heads : layers), widgets::em(4.6F));
-      if (h > 0 && cell > largest) {
-        largest = cell;
+      const float side = std::min(w / (wide ? layers : heads), h / (wide ? heads : layers));
+      if (side > longest) {
+        longest = side;
         best = across;
       }
     }
@@ -213,7 +217,7 @@ class OverviewPanel final : public Panel {
     else
       method_line_ui(context, index, result.question.method, mean);
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
-    if (result.question.number() != result.question.asked) note_ui(context, result.question);
+    if (result.question.number() != result.question.asked) short_note_ui(context, result.question);
     grid_.draw(context, result, info, Coloring(info, range));
   }
 
@@ -285,12 +289,25 @@ class OverviewPanel final : public Panel {
                      *state::known_facts(context.workspace, question.place, question.method));
       return;
     }
-    widgets::text_wrapped(
-        context.palette.warning,
-        fmt::format(
-            "{} cuts lanes and keeps every key: \u201C{}\u201D would be 1 everywhere, shown is "
-            "what the cut lanes cost.",
-            question.method.id(), replay::headline_of(question.asked)));
+    widgets::text_wrapped(context.palette.warning, words_of_other_number(question));
+  }
+
+  // In a line, for of several grids each has little room.
+  static void short_note_ui(DrawContext& context, const OverviewQuestion& question) {
+    const std::string note = words_of_other_number(question);
+    if (context.figure) return widgets::text_wrapped(context.palette.warning, note);
+    widgets::text_colored(context.palette.warning,
+                          widgets::elided(note, ImGui::GetContentRegionAvail().x));
+    if (ImGui::IsItemHovered()) widgets::tooltip("%s", note.c_str());
+  }
+
+  // Where what is shown is not what was asked for.
+  static std::string words_of_other_number(const OverviewQuestion& question) {
+    return fmt::format(
+        "{} cuts lanes and keeps every key: \u201C{}\u201D would be 1 everywhere, shown is what "
+        "the "
+        "cut lanes cost.",
+        question.method.id(), replay::headline_of(question.asked));
   }
 
   static void controls_ui(DrawContext& context, const OverviewQuestion& asked) {

@@ -70,9 +70,9 @@ struct OverviewGrid::Cells {
   ImVec2 origin, at;  // of the axis names, of the first cell
   float cell_w = 0, cell_h = 0;
 
-  // In the window cells are at least 14 x 18 pixels, `pixel` being one at normal size, times `zoom`: where
-  // that is more than there is room for, it scrolls.
-  Cells(const analysis::Overview& overview, bool figure, float pixel, float zoom)
+  // In the window cells are at least as large as `least`, times `zoom`: where that is more than there is
+  // room for, it scrolls.
+  Cells(const analysis::Overview& overview, bool figure, ImVec2 least, float zoom)
       : num_layers(static_cast<int>(overview.values.rows)),
         num_heads(static_cast<int>(overview.values.cols)),
         origin(ImGui::GetCursorScreenPos()) {
@@ -80,8 +80,8 @@ struct OverviewGrid::Cells {
     wide = room.x > room.y * 1.2F;
     const ImVec2 margin(widgets::em(2.2F), widgets::em(2.9F));
     if (figure) {
-      const float least = std::max(widgets::em(4), 3 * static_cast<float>(down()));
-      room.y = std::max(room.y, margin.y + 2 + least);
+      const float cells = std::max(widgets::em(4), 3 * static_cast<float>(down()));
+      room.y = std::max(room.y, margin.y + 2 + cells);
     }
     at = {origin.x + margin.x, origin.y + margin.y};
     cell_w = std::min((room.x - margin.x - 2) / static_cast<float>(std::max(1, across())),
@@ -89,8 +89,8 @@ struct OverviewGrid::Cells {
     cell_h = std::min((room.y - margin.y - 2) / static_cast<float>(std::max(1, down())),
                       widgets::em(figure ? 14.0F : 4.6F));
     if (figure) return;
-    cell_w = std::max(cell_w, 14 * pixel) * zoom;
-    cell_h = std::max(cell_h, 18 * pixel) * zoom;
+    cell_w = std::max(cell_w, least.x) * zoom;
+    cell_h = std::max(cell_h, least.y) * zoom;
   }
 
   int across() const { return wide ? num_layers : num_heads; }
@@ -129,18 +129,25 @@ void OverviewGrid::begin_frame(std::size_t num_grids) {
   pointed_ = std::exchange(pointing_, std::nullopt);
 }
 
-float OverviewGrid::height(const analysis::Overview& overview) const {
+// A number has room in 14 x 18 pixels of normal size. Of many grids each is seen whole: what counts is
+// the pattern.
+ImVec2 OverviewGrid::least_cell() const {
   const float pixel = widgets::em(1 / 15.0F);
+  return num_grids_ > 2 ? ImVec2(4 * pixel, 4 * pixel) : ImVec2(14 * pixel, 18 * pixel);
+}
+
+float OverviewGrid::height(const analysis::Overview& overview) const {
+  const ImVec2 least = least_cell();
   const widgets::FontScope small(widgets::Type::Caption);
-  const Cells grid(overview, false, pixel, zoom_);
+  const Cells grid(overview, false, least, zoom_);
   return grid.at.y - grid.origin.y + grid.extent().y + 4;
 }
 
 void OverviewGrid::draw(DrawContext& context, const Overview& result, const NumberInfo& info,
                         const Coloring& coloring) {
-  const float pixel = widgets::em(1 / 15.0F);
+  const ImVec2 least = least_cell();
   const widgets::FontScope small(widgets::Type::Caption);
-  const Cells grid(result->overview, context.figure, pixel, zoom_);
+  const Cells grid(result->overview, context.figure, least, zoom_);
   if (!grid.fits()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const auto& values = result->overview.values.values;

@@ -42,6 +42,7 @@ class OverviewGrid {
 
  private:
   struct Cells;
+  ImVec2 least_cell() const;
   bool move_ui(const Cells& grid);
   void current_ui(DrawContext& context, const Cells& grid, const Overview& result);
   void pointed_ui(DrawContext& context, const Cells& grid,

@@ -200,6 +200,13 @@ inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,
                    *fate != 0 ? answer.chosen_by.c_str() : "", on_keys.c_str());
 }
 
+inline void point_at_query(DrawContext& context, const state::Place& place, std::int32_t position) {
+  state::Place there = place;
+  there.chunk = place.info().chunk_of_token(position);
+  there.query = position;
+  context.workspace.pointer.at({.place = there, .query = position});
+}
+
 inline void choose_query(DrawContext& context, const state::Place& place, std::int32_t position) {
   context.workspace.cursor.change("query", [&](state::Selection& s) {
     s.place.chunk = place.info().chunk_of_token(position);

@@ -66,10 +66,10 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
         replay::question_of(tab.selection.place.info()) != nullptr)
       numbers.kind = state::NumberScope::Kind::Question;
     if (capture_.is_part(tab.path)) return;
-    add_recent_file(tab.path);
-    recent_ = load_recent_files();
+    note_recent(tab.path);
     settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
+  capture_.on_trace = [this](const std::string& path) { note_recent(path); };
   panels_.set_open(settings_.closed_panels, false);
   panels_.set_open(settings_.opened_panels, true);
   make_commands();
@@ -80,6 +80,11 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
 Explorer::~Explorer() {
   workspace_.traces.on_message = nullptr;
   workspace_.traces.on_opened = nullptr;
+}
+
+void Explorer::note_recent(const std::string& path) {
+  add_recent_file(path);
+  recent_ = load_recent_files();
 }
 
 Settings Explorer::settings() const {
@@ -162,7 +167,7 @@ void Explorer::draw_all() {
   keyboard();
   transport_.tick(workspace_);
   menu_ui();
-  transport_.draw(workspace_, gui_.palette());
+  if (!workspace_.traces.tabs().empty()) transport_.draw(workspace_, gui_.palette());
   status_ui();
   if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
   if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
@@ -210,6 +215,10 @@ void Explorer::keyboard() {
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   else
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
+  // A submenu that it closed would open again under a mouse that rests: the mouse counts from where it
+  // moves next.
+  if (popup && ImGui::IsKeyPressed(ImGuiKey_Escape))
+    ImGui::GetCurrentContext()->NavHighlightItemUnderNav = true;
   // The key that has just closed a popup (Escape) was the popup's.
   if (!popup && !popup_was_open_) handle_shortcuts(commands_);
 }
@@ -239,6 +248,7 @@ void Explorer::close_trace() {
     text_line_.forget();
   };
   close();
+  panels_.note_closed_trace(was);
   steps_.push([this, was] { workspace_.traces.open(was.trace, was, state::Unknown::PassOver); },
               [this, close, trace = was.trace] {
                 const state::TraceTab* tab = workspace_.traces.find(trace);

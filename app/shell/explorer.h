@@ -82,6 +82,7 @@ class Explorer {
   void commands_ui(const std::string& menu);
   void tabs_ui();
   void status_ui();
+  void note_recent(const std::string& path);
   void open_dialog();
   void new_capture();
   void set_scale(float scale);

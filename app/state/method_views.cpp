@@ -48,10 +48,11 @@ bool concerns(const std::string& view, const Workspace& workspace) {
   return true;
 }
 
-std::string own_view(const Workspace& workspace) {
+std::vector<std::string> own_views(const Workspace& workspace) {
+  std::vector<std::string> views;
   for (const MethodView& one : kMethodViews)
-    if (is_of_method(one, workspace)) return one.id;
-  return "";
+    if (is_of_method(one, workspace)) views.emplace_back(one.id);
+  return views;
 }
 
 }  // namespace kvloupe::state

@@ -18,9 +18,11 @@ struct Pointed {
   std::string view = {};            // id of the view, or name of the window
   std::optional<Place> place = {};  // where it leads; none: the place shown
   std::int32_t key_begin = -1, key_end = -1;
+  std::int32_t query = -1;          // the token that asks, of what is no key
   std::function<void()> menu = {};  // draws what this thing alone has in its menu
 
   bool has_keys() const { return key_begin >= 0; }
+  std::int32_t token() const { return has_keys() ? key_begin : query; }
 };
 
 class Pointer {

@@ -134,6 +134,13 @@ TEST_F(WindowBarTest, FitsEveryWindow) {
   resize(1600, 900);
 }
 
+TEST_F(WindowBarTest, ThereIsNoneWithoutATrace) {
+  open_alone(trace());
+  EXPECT_TRUE(bar()->Active);
+  close_all();
+  EXPECT_FALSE(bar()->Active);
+}
+
 // Why was it lost, of all of the span: told in the inspector, for both methods.
 TEST_F(WindowBarTest, TheInspectorSpeaksOfTheWholeSpan) {
   open_alone(trace());

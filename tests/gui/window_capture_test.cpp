@@ -263,6 +263,22 @@ TEST_F(WindowCapture, TheTraceGrows) {
   EXPECT_FALSE(fs::exists(output() + ".part"));
 }
 
+TEST_F(WindowCapture, ATraceWhoseTabWasClosedIsAmongTheRecentOnes) {
+  describe_many_chunks();
+  const Pausable program(*folder_);
+  window().run().program = program.path();
+  window().start();
+  ASSERT_TRUE(until([] { return window().run().chunks() > 0; })) << window().run().message();
+  program.pause();
+  ASSERT_TRUE(until([] { return workspace().has_trace(); })) << window().run().message();
+  close_all();
+  program.go_on();
+  ASSERT_TRUE(until([] { return !window().running(); }));
+  ASSERT_TRUE(window().run().left_trace()) << window().run().message();
+  EXPECT_THAT(workspace().traces.tabs(), IsEmpty());
+  EXPECT_EQ(shell::load_recent_files().front(), output());
+}
+
 TEST_F(WindowCapture, ACancelKeepsTheChunksDone) {
   describe_many_chunks();
   start();

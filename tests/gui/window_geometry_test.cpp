@@ -117,6 +117,37 @@ TEST_F(WindowGeometryTest, KeysCircledAreWatchedAndOneStepBackUndoesIt) {
   EXPECT_EQ(place().key_begin, -1);
 }
 
+TEST_F(WindowGeometryTest, TheTextLineAndTheMenuKnowTheQueryUnderTheMouse) {
+  look();
+  set("fit", "queries");
+  set("span", "head");
+  settle();
+  const auto head = shown();
+  ASSERT_EQ(head.state, state::ResultState::Ready) << head.error;
+  const ImPlotPlot* plot = flat_plot();
+  ASSERT_NE(plot, nullptr);
+  const auto& query = head->points->queries[3];
+  const ImVec2 at(plot->Axes[ImAxis_X1].PlotToPixels(query[0]),
+                  plot->Axes[ImAxis_Y1].PlotToPixels(query[1]));
+  std::int32_t pointed = -1;
+  drive("go to the query", [&](ImGuiTestContext* ctx) {
+    ctx->MouseMoveToPos(at);
+    ctx->Yield(3);
+    IM_CHECK(workspace().pointer.last().has_value());
+    pointed = workspace().pointer.last()->query;
+    IM_CHECK_EQ(explorer().text_line().token(), pointed);
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(3);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemClick("###go");
+    ctx->Yield(3);
+  });
+  ASSERT_GE(pointed, 0);
+  EXPECT_EQ(place().query, pointed);
+  EXPECT_EQ(place().chunk, place().info().chunk_of_token(pointed));
+  EXPECT_FALSE(place().has_keys());
+}
+
 TEST_F(WindowGeometryTest, OfQueriesCircledTheMiddleOneIsSelectedInItsChunk) {
   look();
   set("fit", "queries");

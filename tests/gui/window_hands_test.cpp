@@ -308,6 +308,26 @@ TEST_F(WindowHands, TooltipsWaitAndStandBesideTheThing) {
   });
 }
 
+TEST_F(WindowHands, ATooltipIsOffTheDialogThatAKeyOpens) {
+  explorer().capture().form().request() = {};  // no model: nothing is asked of the program
+  show_map();
+  drive("open", [](ImGuiTestContext* ctx) {
+    const auto window = [&](const char* name) { return ctx->GetWindowByRef(name); };
+    const ImGuiWindow* map = window(in("method_diff").c_str());
+    IM_CHECK(map != nullptr);
+    ctx->MouseMoveToPos(map->DC.DockTabItemRect.GetCenter());
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_N);
+    ctx->SleepNoSkip(1, 0.02F);
+    const ImGuiWindow* tip = window("//##Tooltip_00");
+    const ImGuiWindow* dialog = window("//###capture");
+    IM_CHECK(tip != nullptr && tip->Active && !tip->Hidden);
+    IM_CHECK(dialog != nullptr && dialog->Active);
+    IM_CHECK(!tip->Rect().Overlaps(dialog->Rect()));
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(2);
+  });
+}
+
 TEST_F(WindowHands, ATooltipIsOffTheThingAndOffWarningsInsideTheWindow) {
   int side = -1;
   widgets::TooltipRoom room{{0, 0}, {1000, 700}, {400, 300}, {460, 320}, {410, 310}, {}};

@@ -1,9 +1,11 @@
 // Layouts saved by name, chosen, deleted, reset, and exchanged as files, by mouse and keyboard.
+#include "app/shell/frame/dock_tree.h"
 #include "app/shell/saved/layout_file.h"
 #include "core/base/error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/gui/window_fixture.h"
 
+#include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <imgui_internal.h>
@@ -196,6 +198,44 @@ TEST_F(WindowLayouts, AFileIsExchanged) {
   settle();
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("is there already"));
   EXPECT_EQ(std::filesystem::file_size(folder / "mine.txt"), 4U);
+}
+
+// A smaller window has smaller docks, not the large view what is left. As at first it is laid out as
+// one of that size; what somebody arranged keeps its shares.
+TEST_F(WindowLayouts, DocksFollowTheSizeOfTheWindow) {
+  const auto resize = [](int width, int height) {
+    glfwSetWindowSize(glfwGetCurrentContext(), width, height);
+    frames(12);
+  };
+  for (const state::Perspective& one : state::perspectives()) {
+    SCOPED_TRACE(one.id);
+    resize(1560, 860);
+    workspace().cursor.set_perspective(one.id);
+    explorer().run_command("layout.reset");
+    settle();
+    const shell::DockTree wide = panels().layout().docks;
+    resize(1000, 700);
+    const shell::DockTree narrow = panels().layout().docks;
+    save_picture("small " + one.id + ".png");
+    resize(1560, 860);
+    EXPECT_TRUE(shell::lie_alike(panels().layout().docks, wide));
+    resize(1000, 700);
+    explorer().run_command("layout.reset");
+    settle();
+    EXPECT_TRUE(shell::lie_alike(panels().layout().docks, narrow));
+  }
+  resize(1560, 860);
+  workspace().cursor.set_perspective("kept");
+  explorer().run_command("layout.reset");
+  settle();
+  panels().duplicate(kView);
+  settle();
+  const shell::DockTree arranged = panels().layout().docks;
+  for (const int width : {1400, 1200, 1000, 1000, 1300, 1560}) {
+    resize(width, width * 5 / 8);
+    EXPECT_TRUE(shell::lie_alike(panels().layout().docks, arranged)) << width;
+  }
+  resize(1560, 860);
 }
 
 // Every one has one sentence, and changes nothing.

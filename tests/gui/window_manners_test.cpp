@@ -73,6 +73,24 @@ TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
   EXPECT_FALSE(place().has_keys());
 }
 
+TEST_F(WindowManners, EscapeClosesAMenuUnderAMouseThatRests) {
+  look();
+  drive("submenu", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View");
+    ctx->SetRef("//$FOCUSED");
+    ctx->MouseMove("Layouts");
+    ctx->SleepNoSkip(0.4F, 0.02F);
+    IM_CHECK_EQ(open_popups(), 2);
+    for (const int left : {1, 0}) {
+      ctx->KeyPress(ImGuiKey_Escape);
+      ctx->SleepNoSkip(0.4F, 0.02F);
+      IM_CHECK_EQ(open_popups(), left);
+    }
+  });
+  EXPECT_TRUE(place().has_keys());
+}
+
 TEST_F(WindowManners, ThePaletteFindsWordsAndStaysWhereNothingMatches) {
   look();
   const auto& commands = explorer().commands();
@@ -156,6 +174,30 @@ TEST_F(WindowManners, ATabThatIsAskedForComesIntoSight) {
   }
   explorer().run_command("layout.reset");
   settle();
+}
+
+// Whatever was tried before it.
+TEST_F(WindowManners, TheOwnViewsOfAMethodAreTheFirstTabs) {
+  open_alone(trace());
+  workspace().cursor.set_perspective("works");
+  const auto tabs_of = [](const std::string& method) {
+    workspace().cursor.set_method(state::Slot::A, method);
+    settle();
+    std::vector<std::string> tabs;
+    const ImGuiWindow* window =
+        ImGui::FindWindowByName(explorer().panels().window_of("heavy_tail").c_str());
+    if (window == nullptr || window->DockNode == nullptr) return tabs;
+    for (const ImGuiTabItem& tab : window->DockNode->TabBar->Tabs) tabs.push_back(tab.Window->Name);
+    return tabs;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(tabs_of("quoka:budget_tokens=256").front(), HasSubstr("query_geometry"));
+  EXPECT_THAT(tabs_of("quest:budget_tokens=256").front(), HasSubstr("quest_pages"));
+  EXPECT_TRUE(explorer().panels().visible("quest_pages"));
+  const std::vector<std::string> again = tabs_of("quoka:budget_tokens=256");
+  EXPECT_THAT(again[0], HasSubstr("query_geometry"));
+  EXPECT_THAT(again[1], HasSubstr("query_relevance"));
+  EXPECT_TRUE(explorer().panels().visible("query_geometry"));
 }
 
 TEST_F(WindowManners, SpansAndRunsOfTheTraceCanBeClicked) {

@@ -20,8 +20,9 @@ class WindowShow : public test::WindowTest {
   void SetUp() override {
     static const std::string path = test::write_gui_trace("show.h5");
     open_alone(path);
-    workspace().cursor.set_run(Slot::A, 0);  // quoka
-    workspace().cursor.set_run(Slot::B, 1);  // streaming_llm
+    ImPlot::GetCurrentContext()->Plots.Clear();  // what another test drew last still has its place
+    workspace().cursor.set_run(Slot::A, 0);      // quoka
+    workspace().cursor.set_run(Slot::B, 1);      // streaming_llm
     workspace().cursor.show(Slot::A);
     explorer().panels().show("kv_map");
     settle();
@@ -114,6 +115,42 @@ TEST_F(WindowShow, TheControlChoosesAndIsUndone) {
   workspace().cursor.back();
   EXPECT_EQ(shown(), Show::Difference);
   EXPECT_EQ(selection().shown, Slot::A);
+}
+
+// Six grids are small, and each is seen whole, with the cell of the place.
+TEST_F(WindowShow, SixOverviewsFitWithoutScrolling) {
+  test::GuiTraceOptions options;
+  options.num_tokens = 512;
+  options.chunk_size = 64;
+  options.num_layers = 30;
+  options.layers.clear();
+  for (int layer = 0; layer < options.num_layers; ++layer) options.layers.push_back(layer);
+  options.runs = {"quoka:budget_tokens=64", "streaming_llm:budget_tokens=64",
+                  "keydiff:budget_tokens=64", "random:budget_tokens=64"};
+  open_alone(test::write_gui_trace("thirty layers.h5", options));
+  workspace().cursor.set_perspective("where");
+  explorer().run_command("layout.reset");
+  workspace().cursor.set_method(Slot::A, "quest:budget_tokens=64");
+  workspace().cursor.set_method(Slot::A, "aqua:basis=self");
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=64");
+  workspace().cursor.set_layer(29);
+  workspace().cursor.set_option("layer_head_overview.show", "several");
+  settle();
+  save_picture("six overviews.png");
+  int grids = 0;
+  const std::string overview = explorer().panels().window_of("layer_head_overview");
+  const ImGuiWindow* panel = ImGui::FindWindowByName(overview.c_str());
+  ASSERT_NE(panel, nullptr);
+  EXPECT_EQ(panel->ScrollMax.y, 0);
+  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+    if (!window->Active || window->ParentWindow != panel ||
+        std::string(window->Name).find("grid ") == std::string::npos)
+      continue;
+    ++grids;
+    EXPECT_EQ(window->ScrollMax.y, 0) << window->Name;
+    EXPECT_TRUE(panel->InnerRect.Contains(window->Rect())) << window->Name;
+  }
+  EXPECT_EQ(grids, 6);
 }
 
 TEST_F(WindowShow, AgainstTruthIsAskedByTheBox) {

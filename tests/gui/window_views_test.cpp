@@ -269,6 +269,46 @@ TEST_F(WindowViews, ATraceThatWasClosedComesBack) {
   EXPECT_EQ(place().layer, 3);
 }
 
+TEST_F(WindowViews, ThatAViewWasOpenedIsTakenBackBeforeWhatCameEarlier) {
+  workspace().cursor.set_layer(2);
+  ASSERT_FALSE(panels().is_open(state::kMemoryWindow));
+  explorer().run_command("view.memory");
+  settle();
+  ASSERT_TRUE(panels().visible(state::kMemoryWindow));
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_FALSE(panels().is_open(state::kMemoryWindow));
+  EXPECT_EQ(place().layer, 2);
+  press(ImGuiMod_Ctrl | ImGuiKey_Y);
+  EXPECT_TRUE(panels().is_open(state::kMemoryWindow));
+  // One that is open already comes to the front alone.
+  explorer().run_command("view.memory");
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_FALSE(panels().is_open(state::kMemoryWindow));
+  press(ImGuiMod_Ctrl | ImGuiKey_Z);
+  EXPECT_EQ(place().layer, 1);
+}
+
+TEST_F(WindowViews, ATraceThatWasClosedIsReopenedAsAViewIs) {
+  open(trace(1));
+  workspace().cursor.set_layer(3);
+  panels().open_here(state::kRunsWindow);
+  settle();
+  drive("close a view", [](ImGuiTestContext* ctx) {
+    ctx->WindowClose(in("Runs").c_str());
+    ctx->Yield(3);
+  });
+  press(ImGuiMod_Ctrl | ImGuiKey_W);
+  ASSERT_EQ(workspace().traces.tabs().size(), 1U);
+  // The last one first.
+  press(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T);
+  ASSERT_EQ(workspace().traces.tabs().size(), 2U);
+  EXPECT_EQ(place().layer, 3);
+  EXPECT_FALSE(panels().is_open(state::kRunsWindow));
+  press(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_T);
+  EXPECT_TRUE(panels().is_open(state::kRunsWindow));
+  EXPECT_EQ(workspace().traces.tabs().size(), 2U);
+}
+
 // One press closes one thing, and what was typed stays.
 TEST_F(WindowViews, EscapeClosesNewCaptureAndKeepsWhatIsTyped) {
   workspace().cursor.set_keys(100, 110);

@@ -54,7 +54,7 @@ const char* words_of(TokenLook look) {
 
 }  // namespace
 
-// The key under the mouse; one that is chosen elsewhere, or the begin of another chunk, takes its place.
+// The key or query under the mouse; one that is chosen elsewhere, or the begin of another chunk, takes its place.
 void TextLine::follow(const state::Workspace& workspace) {
   const state::Place& here = workspace.place();
   const auto span = state::watched_span(here);
@@ -63,9 +63,9 @@ void TextLine::follow(const state::Workspace& workspace) {
     token_ = span ? span->begin : here.chunk_info().begin;
   followed_ = here;
   const auto& pointed = workspace.pointer.last();
-  if (pointed && pointed->has_keys() && pointed->view != kName &&
+  if (pointed && pointed->token() >= 0 && pointed->view != kName &&
       (!pointed->place || pointed->place->trace == here.trace))
-    token_ = pointed->key_begin;
+    token_ = pointed->token();
   token_ = std::clamp(token_, 0, std::max(0, here.info().num_tokens - 1));
 }
 

@@ -6,6 +6,8 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace kvloupe::shell {
 
@@ -18,9 +20,29 @@ namespace {
 constexpr int kFlags =
     static_cast<int>(ImGuiDockNodeFlags_PassthruCentralNode) | ImGuiDockNodeFlags_NoCloseButton;
 
-bool any_at(const std::vector<DockedWindow>& windows, Spot spot) {
-  return std::any_of(windows.begin(), windows.end(),
-                     [&](const DockedWindow& window) { return window.spot == spot; });
+DockTree leaf(const std::vector<DockedView>& views, Spot spot) {
+  DockTree dock;
+  for (const DockedView& view : views)
+    if (view.spot == spot) dock.views.push_back(view.id);
+  dock.large = spot == Spot::Large;
+  return dock;
+}
+
+// A side that holds nothing is not cut off.
+DockTree cut(DockTree::Cut how, float second, DockTree a, DockTree b) {
+  if (b.views.empty() && b.sides.empty()) return a;
+  if (a.views.empty() && a.sides.empty() && !a.large) return b;
+  DockTree tree;
+  tree.cut = how;
+  tree.share = 1 - second;
+  tree.sides = {std::move(a), std::move(b)};
+  return tree;
+}
+
+void scale(ImGuiDockNode& node, ImVec2 by) {
+  node.SizeRef = {node.SizeRef.x * by.x, node.SizeRef.y * by.y};
+  for (ImGuiDockNode* side : node.ChildNodes)
+    if (side != nullptr) scale(*side, by);
 }
 
 }  // namespace
@@ -34,6 +56,10 @@ bool window_is_narrow() { return ImGui::GetMainViewport()->Size.x < widgets::em(
 std::string window_name(const std::string& title, const std::string& view,
                         const Perspective& perspective) {
   return fmt::format("{}###{}@{}", title, view, perspective.id);
+}
+
+std::string window_of_view(const std::string& view, const Perspective& perspective) {
+  return window_name("", view, perspective);
 }
 
 void submit_dock_spaces(const Perspective& shown) {
@@ -50,24 +76,32 @@ bool needs_layout(const Perspective& perspective) {
   return node == nullptr || (node->IsLeafNode() && node->Windows.Size == 0);
 }
 
-void build_layout(const Perspective& perspective, const std::vector<DockedWindow>& windows) {
-  const ImGuiID space = dock_space_of(perspective);
-  ImGui::DockBuilderRemoveNode(space);
-  ImGui::DockBuilderAddNode(space, ImGuiDockNodeFlags_DockSpace);
-  ImGui::DockBuilderSetNodeSize(space, ImGui::GetMainViewport()->WorkSize);
-  const auto split = [](ImGuiID& from, ImGuiDir direction, float share) {
-    return ImGui::DockBuilderSplitNode(from, direction, share, nullptr, &from);
-  };
-  ImGuiID large = space, beside = 0, beside_below = 0, below = 0;
-  const bool has_beside = any_at(windows, Spot::Beside) || any_at(windows, Spot::BesideBelow);
-  if (has_beside) beside = split(large, ImGuiDir_Right, perspective.beside);
-  if (has_beside && any_at(windows, Spot::BesideBelow))
-    beside_below = split(beside, ImGuiDir_Down, perspective.beside_below);
-  if (any_at(windows, Spot::Below)) below = split(large, ImGuiDir_Down, perspective.below);
-  const ImGuiID docks[] = {large, beside, beside_below, below};
-  for (const DockedWindow& window : windows)
-    ImGui::DockBuilderDockWindow(window.name.c_str(), docks[static_cast<int>(window.spot)]);
-  ImGui::DockBuilderFinish(space);
+Room room_of_docks() {
+  const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
+  return {room.x, room.y};
+}
+
+Room last_room_of_docks(const Perspective& perspective) {
+  const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective));
+  return node != nullptr ? Room{node->Size.x, node->Size.y} : Room{};
+}
+
+bool is_other_room(Room a, Room b) {
+  return std::min({a.width, a.height, b.width, b.height}) > 0 &&
+         (std::abs(a.width - b.width) >= 1 || std::abs(a.height - b.height) >= 1);
+}
+
+void fit_docks(const Perspective& perspective, Room from, Room to) {
+  if (ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective)))
+    scale(*node, {to.width / from.width, to.height / from.height});
+}
+
+DockTree first_docks(const Perspective& perspective, const std::vector<DockedView>& views) {
+  using Cut = DockTree::Cut;
+  return cut(Cut::Beside, perspective.beside,
+             cut(Cut::Below, perspective.below, leaf(views, Spot::Large), leaf(views, Spot::Below)),
+             cut(Cut::Below, perspective.beside_below, leaf(views, Spot::Beside),
+                 leaf(views, Spot::BesideBelow)));
 }
 
 void dock_if_homeless(const Perspective& perspective, const std::string& name) {
@@ -87,6 +121,15 @@ void bring_to_front(const std::string& name) {
   ImGuiTabBar* tabs = window->DockNode->TabBar;
   if (ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId))
     ImGui::TabBarQueueFocus(tabs, tab);
+}
+
+void make_first_tab(const std::string& name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  if (window == nullptr || window->DockNode == nullptr || window->DockNode->TabBar == nullptr)
+    return;
+  ImGuiTabBar* tabs = window->DockNode->TabBar;
+  ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId);
+  if (tab != nullptr) std::rotate(tabs->Tabs.begin(), tab, tab + 1);
 }
 
 }  // namespace kvloupe::shell

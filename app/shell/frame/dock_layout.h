@@ -2,6 +2,7 @@
 // layout file knows by its id; it keeps what the user made of it.
 #pragma once
 
+#include "app/shell/frame/layout.h"
 #include "app/state/perspectives.h"
 
 #include <string>
@@ -15,6 +16,8 @@ bool window_is_narrow();
 // "KV map###kv_map@kept": a window can lie in one dock alone, so each workspace has its own.
 std::string window_name(const std::string& title, const std::string& view,
                         const state::Perspective& perspective);
+// "###kv_map@kept": the same window, whatever its title.
+std::string window_of_view(const std::string& view, const state::Perspective& perspective);
 
 // Its id, as ImGui counts it.
 unsigned dock_space_of(const state::Perspective& perspective);
@@ -24,11 +27,22 @@ void submit_dock_spaces(const state::Perspective& shown);
 // It has no layout yet, of this start or an earlier one.
 bool needs_layout(const state::Perspective& perspective);
 
-struct DockedWindow {
-  std::string name;
+// What the docks of a workspace fill.
+struct Room {
+  float width = 0, height = 0;
+};
+Room room_of_docks();                                            // in this frame
+Room last_room_of_docks(const state::Perspective& perspective);  // when they were last drawn
+bool is_other_room(Room a, Room b);
+// Docks made for another room keep their shares. ImGui alone gives what a window loses to the large view.
+void fit_docks(const state::Perspective& perspective, Room from, Room to);
+
+struct DockedView {
+  std::string id;
   state::Spot spot;
 };
-void build_layout(const state::Perspective& perspective, const std::vector<DockedWindow>& windows);
+// How a workspace is cut at first.
+DockTree first_docks(const state::Perspective& perspective, const std::vector<DockedView>& views);
 // Before Begin of a window that lies nowhere yet, or where no dock is any more: it will stand behind
 // the large view.
 void dock_if_homeless(const state::Perspective& perspective, const std::string& window);
@@ -36,5 +50,7 @@ void dock_if_homeless(const state::Perspective& perspective, const std::string& 
 // Before Begin of a window that is to be seen: focus alone would bring only one tab of all docks to
 // the front in a frame.
 void bring_to_front(const std::string& window);
+// Before submit_dock_spaces: its tab stands before the others of its dock.
+void make_first_tab(const std::string& window);
 
 }  // namespace kvloupe::shell

@@ -6,6 +6,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::shell {
 
@@ -60,11 +61,10 @@ bool holds_large(const DockTree& tree) {
   return tree.large || std::any_of(tree.sides.begin(), tree.sides.end(), holds_large);
 }
 
-void build(ImGuiID node, const DockTree& tree, const Perspective& perspective,
-           std::string (*name_of)(const std::string&, const Perspective&)) {
+void build(ImGuiID node, const DockTree& tree, const Perspective& perspective) {
   if (tree.cut == DockTree::Cut::None) {
     for (const std::string& view : tree.views)
-      ImGui::DockBuilderDockWindow(name_of(view, perspective).c_str(), node);
+      ImGui::DockBuilderDockWindow(window_of_view(view, perspective).c_str(), node);
     return;
   }
   const bool beside = tree.cut == DockTree::Cut::Beside;
@@ -75,8 +75,8 @@ void build(ImGuiID node, const DockTree& tree, const Perspective& perspective,
   ImGuiID cut_off = 0, left = 0;
   ImGui::DockBuilderSplitNode(node, large_first ? second : first,
                               large_first ? 1 - tree.share : tree.share, &cut_off, &left);
-  build(large_first ? left : cut_off, tree.sides[0], perspective, name_of);
-  build(large_first ? cut_off : left, tree.sides[1], perspective, name_of);
+  build(large_first ? left : cut_off, tree.sides[0], perspective);
+  build(large_first ? cut_off : left, tree.sides[1], perspective);
 }
 
 const ImGuiDockNode* floating_root(const ImGuiWindow& window) {
@@ -129,13 +129,20 @@ DockTree docks_of(const Perspective& perspective) {
   return node != nullptr ? read(*node, perspective) : DockTree{};
 }
 
-void build_docks(const Perspective& perspective, const DockTree& docks,
-                 std::string (*name_of)(const std::string&, const Perspective&)) {
+bool lie_alike(const DockTree& a, const DockTree& b) {
+  constexpr float kPixels = 0.015F;  // what separators and rounding take of a share
+  return a.cut == b.cut && a.large == b.large && std::abs(a.share - b.share) < kPixels &&
+         a.views.size() == b.views.size() &&
+         std::is_permutation(a.views.begin(), a.views.end(), b.views.begin()) &&
+         std::equal(a.sides.begin(), a.sides.end(), b.sides.begin(), b.sides.end(), lie_alike);
+}
+
+void build_docks(const Perspective& perspective, const DockTree& docks) {
   const ImGuiID space = dock_space_of(perspective);
   ImGui::DockBuilderRemoveNode(space);
   ImGui::DockBuilderAddNode(space, ImGuiDockNodeFlags_DockSpace);
   ImGui::DockBuilderSetNodeSize(space, ImGui::GetMainViewport()->WorkSize);
-  build(space, docks, perspective, name_of);
+  build(space, docks, perspective);
   ImGui::DockBuilderFinish(space);
 }
 

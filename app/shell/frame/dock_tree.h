@@ -10,9 +10,9 @@
 namespace kvloupe::shell {
 
 DockTree docks_of(const state::Perspective& perspective);
-// The names of the windows as `name_of` has them.
-void build_docks(const state::Perspective& perspective, const DockTree& docks,
-                 std::string (*name_of)(const std::string& view, const state::Perspective&));
+// Cut alike, with the same views in each part, whatever the order of the tabs.
+bool lie_alike(const DockTree& a, const DockTree& b);
+void build_docks(const state::Perspective& perspective, const DockTree& docks);
 
 // Whether it lies in no dock of the workspaces.
 bool is_torn_off(const std::string& window);

@@ -22,10 +22,6 @@ namespace {
 
 constexpr std::size_t kMostClosings = 50;
 
-std::string window_of_view(const std::string& view, const Perspective& perspective) {
-  return window_name("", view, perspective);
-}
-
 // "kv_map" of "kv_map.show"
 std::string owner_of(const std::string& option) { return option.substr(0, option.find('.')); }
 
@@ -60,6 +56,10 @@ void PanelHost::close_keys(const std::vector<std::string>& keys) {
     if (std::find(keys.begin(), keys.end(), window.key) != keys.end()) choose(window, false);
 }
 
+void PanelHost::push_opened(const std::vector<std::string>& keys) {
+  steps_.push([this, keys] { close_keys(keys); }, [this, keys] { open_keys(keys); });
+}
+
 void PanelHost::note_closed(const std::vector<Window*>& closed) {
   std::vector<std::string> titles, keys;
   for (const Window* window : closed) {
@@ -69,28 +69,40 @@ void PanelHost::note_closed(const std::vector<Window*>& closed) {
   messages_.say(fmt::format("Closed: {}. {} brings it back.", fmt::join(titles, ", "),
                             widgets::with_key("Undo", "undo")),
                 false);
-  closings_.push_back(keys);
-  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
+  note_closing({keys, {}});
   steps_.push([this, keys] { open_keys(keys); }, [this, keys] { close_keys(keys); });
 }
 
-bool PanelHost::can_reopen() const {
-  return std::any_of(windows_.begin(), windows_.end(), [this](const Window& window) {
+void PanelHost::note_closed_trace(const ViewState& was) { note_closing({{}, was}); }
+
+void PanelHost::note_closing(Closing closing) {
+  closings_.push_back(std::move(closing));
+  if (closings_.size() > kMostClosings) closings_.erase(closings_.begin());
+}
+
+bool PanelHost::is_undone(const Closing& closing) const {
+  if (closing.trace) return workspace_.traces.find(closing.trace->trace) != nullptr;
+  return std::none_of(windows_.begin(), windows_.end(), [&](const Window& window) {
     return !is_open(window) &&
-           std::any_of(closings_.begin(), closings_.end(), [&](const auto& keys) {
-             return std::find(keys.begin(), keys.end(), window.key) != keys.end();
-           });
+           std::find(closing.keys.begin(), closing.keys.end(), window.key) != closing.keys.end();
   });
 }
 
+bool PanelHost::can_reopen() const {
+  return std::any_of(closings_.begin(), closings_.end(),
+                     [this](const Closing& closing) { return !is_undone(closing); });
+}
+
 void PanelHost::reopen() {
-  while (!closings_.empty()) {
-    std::vector<std::string> keys = std::move(closings_.back());
-    closings_.pop_back();
-    for (const Window& window : windows_)
-      if (is_open(window)) std::erase(keys, window.key);
-    if (!keys.empty()) return open_keys(keys);
-  }
+  std::erase_if(closings_, [this](const Closing& closing) { return is_undone(closing); });
+  if (closings_.empty()) return;
+  Closing closing = std::move(closings_.back());
+  closings_.pop_back();
+  if (closing.trace)
+    return workspace_.traces.open(closing.trace->trace, *closing.trace, state::Unknown::PassOver);
+  for (const Window& window : windows_)
+    if (is_open(window)) std::erase(closing.keys, window.key);
+  open_keys(closing.keys);
 }
 
 bool PanelHost::is_free(const std::string& id) const {
@@ -121,9 +133,8 @@ void PanelHost::duplicate(const std::string& id) {
   Window& window = *find(copy_id, *shown_);
   opened_beside_ = window.name;
   beside_ = window_of_view(id, *shown_);
-  const std::vector<std::string> keys{window.key};
   bring_up(window);
-  steps_.push([this, keys] { close_keys(keys); }, [this, keys] { open_keys(keys); });
+  push_opened({window.key});
 }
 
 void PanelHost::dock_beside_ui() {
@@ -249,7 +260,7 @@ void PanelHost::apply(const Layout& layout) {
 }
 
 void PanelHost::build(const Layout& layout) {
-  build_docks(*shown_, layout.docks, window_of_view);
+  build_docks(layout.docks);
   std::vector<const DockTree*> docks{&layout.docks};
   for (std::size_t i = 0; i < docks.size(); ++i) {
     for (const DockTree& side : docks[i]->sides) docks.push_back(&side);

@@ -35,9 +35,9 @@ void scroll_to_tab(const ImGuiWindow& window) {
     ImGui::TabBarQueueFocus(tabs, tab);
 }
 
-Spot spot_of(const PlacedView& placed) {
+Spot spot_of(const PlacedView& placed, bool narrow) {
   const bool beside = placed.spot == Spot::Beside || placed.spot == Spot::BesideBelow;
-  return beside && window_is_narrow() ? placed.narrow : placed.spot;
+  return beside && narrow ? placed.narrow : placed.spot;
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void PanelHost::draw(const figure::GuiContext& gui) {
   layout_ui();
   for (Window& window : windows_) window.visible = false;
   if (workspace_.traces.tabs().empty()) return;
-  front_own_view();
+  front_own_views();
   std::vector<Window*> closed;
   for (Window* window : windows_of(*shown_)) {
     if (!is_open(*window)) continue;
@@ -114,42 +114,82 @@ void PanelHost::layout_ui() {
   if (reset_layout_)
     for (Window& window : windows_)
       if (window.perspective == shown_) window.chosen.reset();
-  if (reset_layout_ || unknown) build_layout();
+  if (reset_layout_ || unknown)
+    build_layout();
+  else
+    follow_room();
   reset_layout_ = false;
   take_chosen_layout();
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
   dock_beside_ui();
+  order_tabs();
   submit_dock_spaces(*shown_);  // also while nothing is open
   if (!first) return;
   laid_out_.push_back(shown_);
   // In a layout that was kept the tab in front is the one that was left there.
-  if (!unknown) own_view_ = state::own_view(workspace_);
+  if (!unknown) own_views_ = state::own_views(workspace_);
+}
+
+std::vector<DockedView> PanelHost::views_of_first_layout(bool narrow, bool only_open) {
+  std::vector<DockedView> views;
+  for (const PlacedView& placed : shown_->views)
+    if (const Window* window = find(placed.id, *shown_); !only_open || is_open(*window))
+      views.push_back({placed.id, spot_of(placed, narrow)});
+  return views;
+}
+
+// A window that becomes narrow, or wide, is laid out anew, unless somebody arranged it.
+void PanelHost::follow_room() {
+  // The bars come and go with what is shown, a frame later than it: for that alone nothing moves.
+  const bool settled = workspace_.has_trace() && had_trace_;
+  had_trace_ = workspace_.has_trace();
+  const Room now = room_of_docks();
+  Room& before = rooms_.try_emplace(shown_, last_room_of_docks(*shown_)).first->second;
+  if (!settled || !is_other_room(before, now)) return;
+  const bool narrow = window_is_narrow();
+  const DockTree other = first_docks(*shown_, views_of_first_layout(!narrow, true));
+  const DockTree here = first_docks(*shown_, views_of_first_layout(narrow, true));
+  if (lie_alike(docks_of(*shown_), other) && !lie_alike(other, here)) return build_layout();
+  fit_docks(*shown_, before, now);
+  before = now;
+}
+
+void PanelHost::build_docks(const DockTree& docks) {
+  shell::build_docks(*shown_, docks);
+  rooms_[shown_] = room_of_docks();
 }
 
 void PanelHost::build_layout() {
-  std::vector<DockedWindow> docked;
+  const std::vector<DockedView> views = views_of_first_layout(window_is_narrow(), false);
   for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
     Window* front = nullptr;  // the first, or the one that was asked for
-    for (const PlacedView& placed : shown_->views) {
-      Window* window = find(placed.id, *shown_);
-      if (window == nullptr || spot_of(placed) != spot) continue;
-      docked.push_back({window->name, spot});
-      if (is_open(*window) && (front == nullptr || window->frames_to_focus > 0)) front = window;
+    for (const DockedView& view : views) {
+      Window* window = view.spot == spot ? find(view.id, *shown_) : nullptr;
+      if (window == nullptr || !is_open(*window)) continue;
+      if (front == nullptr || window->frames_to_focus > 0) front = window;
     }
     if (front != nullptr) front->frames_to_focus = kFramesToFocus;
   }
-  shell::build_layout(*shown_, docked);
+  build_docks(first_docks(*shown_, views));
 }
 
-void PanelHost::front_own_view() {
-  const std::string own = state::own_view(workspace_);
-  if (shown_->find(own) == nullptr || own == own_view_) return;
-  own_view_ = own;
+// Of another method its own views are the first tabs, and the first of them is in front.
+void PanelHost::front_own_views() {
+  std::vector<std::string> own = state::own_views(workspace_);
+  if (own.empty() || shown_->find(own.front()) == nullptr || own == own_views_) return;
+  own_views_ = std::move(own);
+  frames_to_order_ = kFramesToFocus;
   // What the user asked for comes first.
   for (const Window* window : windows_of(*shown_))
     if (window->frames_to_focus > 0) return;
-  if (Window* window = find(own, *shown_); is_open(*window))
+  if (Window* window = find(own_views_.front(), *shown_); is_open(*window))
     window->frames_to_focus = kFramesToFocus;
+}
+
+void PanelHost::order_tabs() {
+  if (frames_to_order_ == 0 || --frames_to_order_ > 0) return;
+  for (auto own = own_views_.rbegin(); own != own_views_.rend(); ++own)
+    if (const Window* window = find(*own, *shown_)) make_first_tab(window->name);
 }
 
 bool PanelHost::is_open(const Window& window) const {
@@ -276,12 +316,14 @@ void PanelHost::show(const std::string& id) {
 void PanelHost::open_here(const std::string& id, const std::string& beside) {
   Window* window = find(id, now());
   if (window == nullptr) return;
+  const bool opens = !is_open(*window);
   const Window* other = find(beside, now());
-  if (other != nullptr && !is_open(*window)) {
+  if (other != nullptr && opens) {
     opened_beside_ = window->name;
     beside_ = other->name;
   }
   bring_up(*window);
+  if (opens) push_opened({window->key});
 }
 
 void PanelHost::search(const std::string& id) {
@@ -311,7 +353,7 @@ bool PanelHost::visible(const std::string& id) const {
   return window != nullptr && window->visible;
 }
 
-std::string PanelHost::window_of(const std::string& id) const { return window_name("", id, now()); }
+std::string PanelHost::window_of(const std::string& id) const { return window_of_view(id, now()); }
 
 std::vector<std::string> PanelHost::chosen(bool open) const {
   std::vector<std::string> keys;

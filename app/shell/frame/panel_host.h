@@ -5,6 +5,7 @@
 
 #include "app/figure/gui_context.h"
 #include "app/panels/panel.h"
+#include "app/shell/frame/dock_layout.h"
 #include "app/shell/frame/layout.h"
 #include "app/shell/frame/view_lock.h"
 #include "app/shell/frame/window_steps.h"
@@ -38,7 +39,8 @@ class PanelHost {
   // A view by its id, or a window by its name. In the workspace shown where it lies there, else the
   // window goes to the workspace where it lives. Before a trace is there: once one is.
   void show(const std::string& id);
-  // In the workspace shown; one that was not open lies beside the other, where that is named.
+  // In the workspace shown. One that was not open lies beside the other, where that is named; that it
+  // was opened is a step that can be taken back.
   void open_here(const std::string& id, const std::string& beside = "");
   void search(const std::string& id);         // shows it, with the keyboard in its search
   bool is_open(const std::string& id) const;  // there
@@ -47,9 +49,10 @@ class PanelHost {
   // What ImGui calls its window in the workspace shown: "###kv_map@kept".
   std::string window_of(const std::string& id) const;
 
-  // Opens what was closed last, in the workspace where that was.
+  // Opens what was closed last, a view in the workspace where that was, or a trace as it was shown.
   void reopen();
   bool can_reopen() const;
+  void note_closed_trace(const state::ViewState& was);
 
   // The view a second time, beside the first one where there is room; a step that can be taken back, as
   // what follows.
@@ -102,6 +105,12 @@ class PanelHost {
     std::string problem, problem_key;
   };
 
+  // Windows by their keys that were closed together, or a trace.
+  struct Closing {
+    std::vector<std::string> keys;
+    std::optional<state::ViewState> trace;
+  };
+
   Source& add_source(const std::string& id, const std::string& title, const state::ViewInfo* view,
                      std::function<void()> draw);
   Source* find_source(const std::string& id);
@@ -110,6 +119,9 @@ class PanelHost {
   std::vector<Window*> windows_of(const state::Perspective& perspective);
   void follow_selection();
   void layout_ui();
+  void follow_room();
+  std::vector<DockedView> views_of_first_layout(bool narrow, bool only_open);
+  void build_docks(const DockTree& docks);
   void build_layout();
   void build(const Layout& layout);
   void apply(const Layout& layout);
@@ -118,11 +130,15 @@ class PanelHost {
   void change_lock(const std::string& id, const std::optional<state::ViewState>& words);
   void open_keys(const std::vector<std::string>& keys);
   void close_keys(const std::vector<std::string>& keys);
+  void push_opened(const std::vector<std::string>& keys);  // as a step
   void note_closed(const std::vector<Window*>& closed);
-  bool is_free(const std::string& id) const;  // open in no workspace
+  void note_closing(Closing closing);
+  bool is_undone(const Closing& closing) const;  // all of it is open again
+  bool is_free(const std::string& id) const;     // open in no workspace
   void dock_beside_ui();
   unsigned dock_for(const Window& window) const;
-  void front_own_view();
+  void front_own_views();
+  void order_tabs();
   void window_ui(Window& window, const figure::GuiContext& gui);
   void point_in(const std::string& source, bool explained);
   void menu_ui(Window& window);
@@ -144,9 +160,12 @@ class PanelHost {
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
-  std::string own_view_;                            // that was brought to the front
-  std::string waiting_;                             // to be shown once there is a trace
-  std::vector<std::vector<std::string>> closings_;  // keys closed together, the last at the end
+  std::map<const state::Perspective*, Room> rooms_;  // that the docks were made for
+  bool had_trace_ = false;                           // in the last frame
+  std::vector<std::string> own_views_;  // of the method whose first was brought to the front
+  int frames_to_order_ = 0;             // until their tabs are there
+  std::string waiting_;                 // to be shown once there is a trace
+  std::vector<Closing> closings_;       // the last at the end
   bool reset_layout_ = false;
   std::optional<Layout> to_build_, chosen_layout_;
   int chosen_frames_ = 0;  // until the latter is taken

@@ -51,6 +51,7 @@ void CaptureWindow::tick() {
   if (run_.running()) growing_.tick(now);
   if (was_running && !run_.running()) {
     growing_.end(run_.left_trace());
+    if (run_.left_trace() && on_trace) on_trace(growing_.output());
     const bool failed = run_.stage() == CaptureStage::Failed;
     outcome_ = failed ? run_.message() : std::string();
     for (const std::string& warning : run_.warnings()) messages_.say(warning, false);
@@ -112,6 +113,10 @@ void CaptureWindow::draw(const widgets::Palette& palette) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {widgets::em(1), widgets::em(0.7F)});
   const bool visible = ImGui::Begin("New capture###capture", &open_, kFlags);
   ImGui::PopStyleVar();
+  // Opened by a key it must not lie under the tooltip of what the mouse rests on beside it.
+  const ImVec2 from = ImGui::GetWindowPos(), extent = ImGui::GetWindowSize();
+  if (!ImGui::IsMouseHoveringRect(from, {from.x + extent.x, from.y + extent.y}, false))
+    widgets::keep_clear(from, {from.x + extent.x, from.y + extent.y});
   if (visible) {
     const float below = ImGui::GetFrameHeightWithSpacing() + ImGui::GetTextLineHeight() * 2.6F +
                         ImGui::GetStyle().ItemSpacing.y * 2;

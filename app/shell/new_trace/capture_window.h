@@ -6,6 +6,7 @@
 #include "app/shell/new_trace/growing_trace.h"
 #include "app/shell/windows/messages.h"
 
+#include <functional>
 #include <string>
 
 namespace kvloupe::shell {
@@ -23,6 +24,8 @@ class CaptureWindow {
   bool take(const std::string& path, const std::string& folder);
 
   void tick();  // once a frame
+  // Called when a capture has left a trace, whether it is shown or not.
+  std::function<void(const std::string& path)> on_trace;
   void draw(const widgets::Palette& palette);
   // While a capture runs: how far it is, in the status bar.
   void status_ui(const widgets::Palette& palette);

@@ -18,6 +18,7 @@ class GrowingTrace {
   // It grows no more. `there`: under its own name.
   void end(bool there);
 
+  const std::string& output() const { return output_; }  // under its own name
   // The trace's tab was opened.
   bool opened() const { return opened_; }
   // The path is the one that it grows under.

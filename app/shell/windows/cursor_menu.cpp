@@ -22,9 +22,11 @@ std::string words_of_keys(const state::Pointed& pointed) {
   return state::range_words("key", "keys", pointed.key_begin, pointed.key_end);
 }
 
-std::string words_of_place(const state::Place& place) {
-  return fmt::format("layer {}, query head {}, {}", place.layer, place.q_head,
-                     state::chunk_name(place.info(), place.chunk));
+std::string words_of_place(const state::Pointed& pointed) {
+  const state::Place& place = *pointed.place;
+  return fmt::format("layer {}, query head {}, {}{}", place.layer, place.q_head,
+                     state::chunk_name(place.info(), place.chunk),
+                     pointed.query < 0 ? "" : fmt::format(", query {}", pointed.query));
 }
 
 }  // namespace
@@ -94,7 +96,7 @@ void CursorMenu::keys_ui(const state::Pointed& pointed) {
       workspace_.cursor.set_keys(pointed.key_begin, pointed.key_end);
   }
   if (pointed.place &&
-      ImGui::MenuItem(fmt::format("Go to {}###go", words_of_place(*pointed.place)).c_str()))
+      ImGui::MenuItem(fmt::format("Go to {}###go", words_of_place(pointed)).c_str()))
     go_to(pointed, false, "");
   if (!ImGui::BeginMenu("Open beside")) return;
   for (const state::ViewInfo& view : state::views())
