@@ -233,13 +233,13 @@ ImU32 color_of(const Palette& palette, replay::Stage stage) {
     case Stage::ReusedSet:
       return palette.series[6];
     case Stage::Approximation:
-      return palette.series[2];
+      return palette.series[3];
     case Stage::Threshold:
       return palette.series[5];
     case Stage::Budget:
-      return palette.series[3];
+      return palette.series[2];
   }
-  return palette.series[3];
+  return palette.series[2];
 }
 
 ImU32 color_of_slot(const Palette& palette, state::Slot slot) {

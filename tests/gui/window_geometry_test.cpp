@@ -228,11 +228,11 @@ TEST_F(WindowGeometryTest, TheControlsAreTheOptionsOfTheView) {
       ctx->ItemClick((std::string("//##Combo_00/") + choice).c_str());
       ctx->Yield(2);
     };
-    choose("fit", "both");
-    choose("colour", "position");
-    choose("span", "head");
-    choose("dimensions", "3");
-    choose("RoPE", "before");
+    choose("##fit", "side by side");
+    choose("##color", "position");
+    choose("##span", "all chunks");
+    choose("##dimensions", "3");
+    choose("##rope", "before");
   });
   const state::GeometryForm form = state::geometry_form(workspace());
   EXPECT_EQ(form.fit, state::GeometryForm::Fit::Both);
