@@ -62,8 +62,7 @@ class BudgetSweepPanel final : public Panel {
     switch (result.question.extent) {
       case SweepExtent::Head:
         return fmt::format("layer {}, KV head {}", place.layer, place.kv_head());
-      case SweepExtent::Layer:
-        return fmt::format("layer {}, all heads", place.layer);
+      case SweepExtent::Layer: return fmt::format("layer {}, all heads", place.layer);
       case SweepExtent::Trace:
         return fmt::format("{} of {} layers", result ? result->num_layers : 0,
                            place.info().layers.size());

@@ -44,21 +44,11 @@ class KvMapPanel final : public Panel {
     axes_.begin_frame();
     other_axes_.begin_frame();
     switch (show_now(context, kView)) {
-      case Show::One:
-        one_ui(context);
-        break;
-      case Show::Both:
-        both_ui(context);
-        break;
-      case Show::Difference:
-        difference_.draw(context, kView, axes_);
-        break;
-      case Show::Traces:
-        traces_ui(context);
-        break;
-      case Show::Several:
-        several_ui(context);
-        break;
+      case Show::One: one_ui(context); break;
+      case Show::Both: both_ui(context); break;
+      case Show::Difference: difference_.draw(context, kView, axes_); break;
+      case Show::Traces: traces_ui(context); break;
+      case Show::Several: several_ui(context); break;
     }
   }
 

@@ -37,12 +37,8 @@ class LatencyPanel final : public Panel {
       return;
     }
     switch (result.state) {
-      case state::ResultState::Error:
-        failure_ui(context, result.error);
-        break;
-      case state::ResultState::Loading:
-        widgets::loading_ui(context.palette, "Warming up");
-        break;
+      case state::ResultState::Error: failure_ui(context, result.error); break;
+      case state::ResultState::Loading: widgets::loading_ui(context.palette, "Warming up"); break;
       default:
         widgets::empty_ui(context.palette,
                           !result.note.empty()

@@ -35,9 +35,7 @@ class OverviewPanel final : public Panel {
   void draw(DrawContext& context) override {
     if (!trace_ready_ui(context)) return;
     switch (show(context)) {
-      case Show::One:
-        one_ui(context);
-        break;
+      case Show::One: one_ui(context); break;
       case Show::Both:
         grids_ui(context,
                  drawn_of({context.workspace.method(Slot::A), context.workspace.method(Slot::B)},
@@ -46,12 +44,8 @@ class OverviewPanel final : public Panel {
       case Show::Several:
         grids_ui(context, drawn_of(state::several_methods(context.workspace), context));
         break;
-      case Show::Traces:
-        grids_ui(context, state::overview_drawn(context.workspace));
-        break;
-      case Show::Difference:
-        difference_ui(context);
-        break;
+      case Show::Traces: grids_ui(context, state::overview_drawn(context.workspace)); break;
+      case Show::Difference: difference_ui(context); break;
     }
   }
 

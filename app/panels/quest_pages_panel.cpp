@@ -18,12 +18,9 @@ using Shape = widgets::LegendItem::Shape;
 
 const char* reason_text(trace::DenseReason reason) {
   switch (reason) {
-    case trace::DenseReason::EmptyPast:
-      return "there are no keys before this chunk";
-    case trace::DenseReason::FitsBudget:
-      return "all past keys fit the budget";
-    case trace::DenseReason::MethodRule:
-      return "it is dense here by rule";
+    case trace::DenseReason::EmptyPast: return "there are no keys before this chunk";
+    case trace::DenseReason::FitsBudget: return "all past keys fit the budget";
+    case trace::DenseReason::MethodRule: return "it is dense here by rule";
   }
   return "";
 }

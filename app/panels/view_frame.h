@@ -71,14 +71,9 @@ bool ready_ui(DrawContext& context, const state::Result<Q>& result, const std::s
     return true;
   }
   switch (result.state) {
-    case state::ResultState::Error:
-      failure_ui(context, result.error);
-      break;
-    case state::ResultState::Loading:
-      widgets::loading_ui(context.palette, doing);
-      break;
-    default:
-      widgets::empty_ui(context.palette, result.note);
+    case state::ResultState::Error: failure_ui(context, result.error); break;
+    case state::ResultState::Loading: widgets::loading_ui(context.palette, doing); break;
+    default: widgets::empty_ui(context.palette, result.note);
   }
   return false;
 }

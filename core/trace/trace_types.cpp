@@ -100,12 +100,9 @@ bool ModelInfo::lacks_window(int layer) const {
 
 int num_rows_of(const RunInfo& run, const ModelInfo& model) {
   switch (run.row_axis) {
-    case RowAxis::KvHead:
-      return model.num_kv_heads;
-    case RowAxis::QHead:
-      return model.num_q_heads;
-    case RowAxis::Subgroup:
-      return model.num_q_heads / run.q_heads_per_row;
+    case RowAxis::KvHead: return model.num_kv_heads;
+    case RowAxis::QHead: return model.num_q_heads;
+    case RowAxis::Subgroup: return model.num_q_heads / run.q_heads_per_row;
   }
   return model.num_kv_heads;
 }

@@ -215,18 +215,12 @@ TEST_F(WindowDefects, SurvivesManyEventsInAnyOrder) {
         io.AddMouseButtonEvent(0, true);
         io.AddMouseButtonEvent(0, false);
         break;
-      case 4:
-        io.AddMouseWheelEvent(0, static_cast<float>(upto(5) - 2));
-        break;
-      case 5:
-        workspace().traces.open(upto(2) == 0 ? longer() : shorter());
-        break;
+      case 4: io.AddMouseWheelEvent(0, static_cast<float>(upto(5) - 2)); break;
+      case 5: workspace().traces.open(upto(2) == 0 ? longer() : shorter()); break;
       case 6:
         if (upto(4) == 0) workspace().cursor.set_method(state::kSlots[upto(2)], specs[upto(5)]);
         break;
-      case 7:
-        workspace().cursor.set_run(state::kSlots[upto(2)], upto(3));
-        break;
+      case 7: workspace().cursor.set_run(state::kSlots[upto(2)], upto(3)); break;
       case 8:
         workspace().cursor.set_layer(upto(4));
         workspace().cursor.set_chunk(upto(20));
