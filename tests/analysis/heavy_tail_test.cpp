@@ -4,10 +4,8 @@
 
 #include "core/analysis/attention_map.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,8 +15,6 @@ namespace {
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 HeavyTail tail_of(const SmallTrace& trace, int layer, int chunk, int q_head) {
   const trace::ChunkInfo& span = trace.session().info().chunks.at(static_cast<std::size_t>(chunk));

@@ -5,11 +5,10 @@
 #include "capture/model/model.h"
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using selection::MethodSpec;
-using testing::HasSubstr;
 
 TEST(Capture, ChunksTokensAndAnswerAreThoseOfTheModel) {
   const CaptureReport report = capture_tiny(tiny_options("plain.h5"));
@@ -251,9 +249,8 @@ TEST(Capture, MessagesAreChecked) {
   const trace::TraceReader reader("messages.h5");
   std::string text;
   for (const std::string& token : reader.token_texts()) text += token;
-  EXPECT_THAT(text,
-              testing::StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
-                                  "Hi <|im_end|><|im_end|>\n<|im_start|>assistant\n"));
+  EXPECT_THAT(text, StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+                               "Hi <|im_end|><|im_end|>\n<|im_start|>assistant\n"));
   options.raw = true;
   EXPECT_EQ(failure_of(options), ErrorKind::Usage);
 }

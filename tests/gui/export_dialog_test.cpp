@@ -1,9 +1,8 @@
 // Exporting by mouse: nothing that is open is written over, however it is named, and what else is
 // there is asked for first.
 #include "app/state/view_list.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,7 +12,6 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class ExportDialog : public test::WindowTest {
  protected:

@@ -1,10 +1,10 @@
 // New capture, by mouse and keyboard: from the start screen to the trace on screen, and what goes wrong.
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/capture/tiny_llama.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -23,11 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using shell::CaptureStage;
 using shell::PromptKind;
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 std::string item(const std::string& name) { return "//###capture/**/" + name; }
 
@@ -188,8 +183,7 @@ TEST_F(WindowCapture, AWrongModelIsSaidBeforeItStarts) {
   describe("A prompt.");
   window().form().request().model = (*folder_ / "none.gguf").string();
   ASSERT_TRUE(until([] { return !window().estimator().problem().empty(); }));
-  EXPECT_THAT(window().obstacle(),
-              AllOf(HasSubstr("none.gguf"), ::testing::Not(HasSubstr("error:"))));
+  EXPECT_THAT(window().obstacle(), AllOf(HasSubstr("none.gguf"), Not(HasSubstr("error:"))));
   start();
   EXPECT_FALSE(window().run().running());
   EXPECT_FALSE(fs::exists(output() + ".part"));

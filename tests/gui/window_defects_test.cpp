@@ -2,12 +2,12 @@
 // beside commands, drafts of another method, files that go; then many events in random order.
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/kept/selected_vs_true.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
 #include <epoxy/gl.h>
 
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 #include <chrono>
@@ -20,8 +20,6 @@ namespace {
 using state::KvMapQuestion;
 using state::SelectedVsTrueQuestion;
 using state::Slot;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class WindowDefects : public test::WindowTest {
  protected:

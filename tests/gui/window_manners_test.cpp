@@ -1,10 +1,10 @@
 // The small things that a user trips over: which thing a key closes, what is found, what can be clicked.
 #include "app/panels/view_frame.h"
 #include "app/state/questions/how_it_ran/trace_info.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 #include <set>
@@ -14,9 +14,6 @@ namespace {
 
 using state::Slot;
 using state::TraceInfoQuestion;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 const std::string& trace() {
   static const std::string path = test::write_gui_trace("manners.h5");

@@ -4,12 +4,11 @@
 #include "app/shell/saved/notes_file.h"
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/state/shown_methods.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/gui/held_display.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <chrono>
 #include <filesystem>
@@ -22,10 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using shell::CaptureStage;
 using state::Slot;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 std::string form(const std::string& name) { return "//###capture/**/" + name; }
 
@@ -154,8 +149,8 @@ void WindowStory::find_why_it_was_lost() {
   ASSERT_EQ(now.error, "");
   ASSERT_GT(now.loss->sums().lost(), 0) << replay::sentence_of(*now.loss);
   EXPECT_TRUE(now.loss->has_causes);
-  EXPECT_THAT(now.loss->sums().causes(), ::testing::Not(IsEmpty()));
-  EXPECT_THAT(now.loss->heads_of_mass(replay::kShareThatMatters), ::testing::Not(IsEmpty()));
+  EXPECT_THAT(now.loss->sums().causes(), Not(IsEmpty()));
+  EXPECT_THAT(now.loss->heads_of_mass(replay::kShareThatMatters), Not(IsEmpty()));
   ASSERT_TRUE(now.loss->sums().enough) << "the budget that would keep all of it";
 }
 

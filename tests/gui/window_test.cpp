@@ -4,10 +4,10 @@
 #include "app/state/questions/how_much/budget_sweep.h"
 #include "app/state/questions/how_much/devices.h"
 #include "app/state/questions/kept/kv_map.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
 
@@ -19,7 +19,6 @@ namespace {
 
 using state::Slot;
 using test::WindowTest;
-using ::testing::HasSubstr;
 
 const std::string& trace() {
   static const std::string path = test::write_gui_trace("window.h5");

@@ -12,10 +12,8 @@
 #include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 #include "core/replay/compare.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
 
@@ -186,7 +184,7 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_EQ(report.chunk_len, 16);
   EXPECT_EQ(report.dtype, "fp32");
   EXPECT_EQ(report.device.substr(0, 5), "cpu, ");
-  EXPECT_THAT(report.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
+  EXPECT_THAT(report.dense_variant, ::testing::AnyOf("kvloupe", StartsWith("sdpa ")));
   EXPECT_EQ(report.method.substr(0, 22), "quoka:budget_tokens=8,");
   EXPECT_EQ(report.reads, KvReads::Copies);
   if (report.total.samples == 0) GTEST_SKIP() << "every round was disturbed";
@@ -213,7 +211,7 @@ TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
       const LatencyReport report = measure_latency(
           trace.session(), selection::MethodSpec::parse(spec), 1, 2,
           {.repetitions = 2, .warm_up = 0, .past_len = past, .device = "sim"}, {}, {});
-      EXPECT_THAT(report.device, ::testing::StartsWith("sim, ")) << spec;
+      EXPECT_THAT(report.device, StartsWith("sim, ")) << spec;
       EXPECT_EQ(report.total.samples + report.discarded, 2 + report.discarded) << spec;
       EXPECT_FALSE(report.executed) << spec;
       EXPECT_FALSE(report.speedup()) << spec;

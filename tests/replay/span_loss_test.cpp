@@ -3,10 +3,8 @@
 #include "core/replay/span_loss.h"
 
 #include "core/replay/replay.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
@@ -15,8 +13,6 @@
 namespace kvloupe::replay {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::SmallTrace;
 using testing::SmallTraceShape;
 
@@ -300,7 +296,7 @@ TEST(SpanLossSums, AreSaidInASentence) {
   loss.heads[0].enough.reset();
   EXPECT_THAT(remedy_of(loss), HasSubstr("No budget that was tried"));
   loss.has_causes = false;
-  EXPECT_THAT(sentence_of(loss), ::testing::Not(HasSubstr("Lost to")));
+  EXPECT_THAT(sentence_of(loss), Not(HasSubstr("Lost to")));
   loss.heads.clear();
   EXPECT_EQ(sentence_of(loss), "In chunk 5 no key of needle comes before the chunk.");
   loss.dense_heads = 3;

@@ -4,10 +4,8 @@
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -15,8 +13,6 @@ namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Of the needle's 16 keys how many the row of head 4 keeps in the last chunk of layer 1.
 std::int64_t kept_of_needle(state::Workspace& workspace, const char* method) {

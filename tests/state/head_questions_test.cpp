@@ -3,11 +3,9 @@
 #include "app/state/questions/how_it_works/received_rankings.h"
 #include "app/state/questions/kept/attention_map.h"
 #include "core/selection/lanes/rotary_shape.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -20,7 +18,6 @@ namespace {
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::ElementsAre;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 

@@ -3,12 +3,10 @@
 
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +18,6 @@ namespace {
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::ElementsAre;
 
 SmallTraceShape shape() {
   SmallTraceShape shape;

@@ -5,12 +5,10 @@
 #include "app/state/questions/how_it_works/quest_pages.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +23,6 @@ using test::ExactTable;
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -135,7 +132,7 @@ TEST_F(KindViewsTest, WhatAnotherTraceLosesIsThatOfItsOwnKeys) {
   int rows = 0;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     if (!text_in(table, row, "quantity").starts_with("loss_in_")) continue;
-    EXPECT_THAT(text_in(table, row, "quantity"), ::testing::EndsWith("short.h5"));
+    EXPECT_THAT(text_in(table, row, "quantity"), EndsWith("short.h5"));
     EXPECT_EQ(text_in(table, row, "basis"), "a book");
     if (text_in(table, row, "vectors") != "k" || text_in(table, row, "choice") != "leading")
       continue;
@@ -418,7 +415,7 @@ TEST_F(KindViewsTest, StepsAreThoseOfTheChunksPhase) {
   std::vector<std::string> chunks;
   for (std::size_t i = 0; i < table.rows.size(); ++i)
     if (text_in(table, i, "kind") == "step") chunks.push_back(text_in(table, i, "chunk"));
-  EXPECT_THAT(chunks, ::testing::ElementsAre("5", "6", "7"));
+  EXPECT_THAT(chunks, ElementsAre("5", "6", "7"));
   const auto result = workspace_.ask(quest_pages_question(workspace_));
   ASSERT_TRUE(result && result->here);
   EXPECT_EQ(*result->here, 1U);

@@ -5,13 +5,12 @@
 #include "app/state/questions/why_lost/worst_misses.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -27,7 +26,6 @@ namespace {
 using replay::Stage;
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
 
 constexpr int kWindow = 6;
 constexpr const char* kNewest = "sliding_window:budget_tokens=6";

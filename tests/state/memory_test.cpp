@@ -1,11 +1,9 @@
 // The window's state over a trace several times as large as the limit: whatever is looked at, load,
 // tensors and answers together stay within it.
 #include "app/state/view_list.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <random>
 #include <string>
@@ -13,8 +11,6 @@
 
 namespace kvloupe {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr std::uint64_t kLimit = 64 << 20;
 constexpr int kPlaces = 16;

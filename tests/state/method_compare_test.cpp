@@ -4,12 +4,10 @@
 
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,8 +20,6 @@ using test::ExactTable;
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class MethodCompareTest : public ::testing::Test {
  protected:
@@ -145,7 +141,7 @@ TEST_F(MethodCompareTest, MarksWhatAveragedOtherCellsThanMost) {
                                            : "");
   const auto result = workspace_.ask(method_compare_question(workspace_));
   EXPECT_THAT(warning_of(result.question, *result, trace::Phase::Prefill),
-              ::testing::AllOf(HasSubstr("sliding_window"), Not(HasSubstr("oracle"))));
+              AllOf(HasSubstr("sliding_window"), Not(HasSubstr("oracle"))));
 }
 
 // The newest 40 keys are chosen in the last chunk (48 keys before it) alone: there all are compared.
@@ -180,8 +176,7 @@ TEST_F(MethodCompareTest, WithoutACommonCellItSaysWhichMethodKeepsEverything) {
   EXPECT_EQ(text_in(table(), 0, "cells"), "0");
   const auto result = workspace_.ask(method_compare_question(workspace_));
   EXPECT_THAT(warning_of(result.question, *result, trace::Phase::Prefill),
-              ::testing::AllOf(HasSubstr("No cell is common"), HasSubstr("quest"),
-                               Not(HasSubstr("oracle"))));
+              AllOf(HasSubstr("No cell is common"), HasSubstr("quest"), Not(HasSubstr("oracle"))));
 }
 
 TEST_F(MethodCompareTest, SaysHowMuchOfTheWatchedKeysIsKept) {
