@@ -122,17 +122,13 @@ TEST(HeavyTail, ScoresDeviateAsPlainLoopsSay) {
 }
 
 TEST(HeavyTail, NothingDeviatesWithoutOtherQueriesOrKeys) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   EXPECT_TRUE(tail_of(trace, 0, 5, 2).deviations.bins.empty());  // a decoded token
   EXPECT_TRUE(tail_of(trace, 0, 0, 2).deviations.bins.empty());  // no past
 }
 
 TEST(HeavyTail, ADecodedTokenIsItsOwnMean) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   const HeavyTail got = tail_of(trace, 0, 5, 2);
   ASSERT_EQ(got.relevance.size(), 1U);
   EXPECT_NEAR(got.relevance[0], -1, 1e-6);
@@ -140,9 +136,7 @@ TEST(HeavyTail, ADecodedTokenIsItsOwnMean) {
 }
 
 TEST(HeavyTail, BrokenKeysAreAnErrorThatNamesThem) {
-  SmallTraceShape shape;
-  shape.broken_key_at = 3;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.broken_key_at = 3});
   EXPECT_THROW(tail_of(trace, 1, 2, 3), Error);
 }
 

@@ -270,9 +270,7 @@ TEST(Probe, IsCountedInTheEstimate) {
 // The model's context must hold the prompt and the probe, though not at once the new tokens.
 TEST(Probe, NeedsItsRoomInTheContext) {
   const auto model_of = [](std::int64_t context) {
-    TinyShape shape;
-    shape.context_length = context;
-    return make_tiny_model(shape);
+    return make_tiny_model({.context_length = context});
   };
   const auto probe_len =
       static_cast<std::int64_t>(make_probe(model_of(1024)->tokenizer).ids.size());

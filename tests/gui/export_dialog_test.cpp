@@ -34,9 +34,7 @@ class ExportDialog : public test::WindowTest {
     static std::map<std::string, std::string> paths;
     std::string& path = paths[name];
     if (path.empty()) {
-      test::GuiTraceOptions options;
-      options.num_tokens = 640;
-      path = test::write_gui_trace(name, options);
+      path = test::write_gui_trace(name, {.num_tokens = 640});
     }
     return path;
   }

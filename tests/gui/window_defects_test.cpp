@@ -28,14 +28,12 @@ class WindowDefects : public test::WindowTest {
     return path;
   }
   static const std::string& shorter() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 1030;
-      options.decoded = 4;
-      options.seed = 2;
-      options.runs = {"snapkv:budget_tokens=128", "quoka:budget_tokens=128", test::kUnknownMethod};
-      return test::write_gui_trace("shorter.h5", options);
-    }();
+    static const std::string path = test::write_gui_trace(
+        "shorter.h5",
+        {.num_tokens = 1030,
+         .decoded = 4,
+         .runs = {"snapkv:budget_tokens=128", "quoka:budget_tokens=128", test::kUnknownMethod},
+         .seed = 2});
     return path;
   }
   static void expect_no_new_message(std::size_t before) {

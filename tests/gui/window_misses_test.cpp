@@ -20,24 +20,17 @@ using state::Slot;
 class WindowMisses : public test::WindowTest {
  protected:
   static const std::string& longer() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 1024;
-      options.runs = {"quoka:budget_tokens=64"};
-      return test::write_gui_trace("misses.h5", options);
-    }();
+    static const std::string path = test::write_gui_trace(
+        "misses.h5", {.num_tokens = 1024, .runs = {"quoka:budget_tokens=64"}});
     return path;
   }
   static const std::string& shorter() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 520;
-      options.num_layers = 2;
-      options.layers = {0, 1};
-      options.seed = 2;
-      options.runs = {"quoka:budget_tokens=64"};
-      return test::write_gui_trace("misses_shorter.h5", options);
-    }();
+    static const std::string path =
+        test::write_gui_trace("misses_shorter.h5", {.num_tokens = 520,
+                                                    .num_layers = 2,
+                                                    .layers = {0, 1},
+                                                    .runs = {"quoka:budget_tokens=64"},
+                                                    .seed = 2});
     return path;
   }
 

@@ -443,11 +443,7 @@ TEST(MethodRun, CountsTheWorkOfNativeMasks) {
 }
 
 TEST(MeasureLatency, EveryMethodAndKindOfCell) {
-  SmallTraceShape shape;
-  shape.num_layers = 6;
-  shape.probe_len = 3;
-  shape.decoded = 1;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.num_layers = 6, .decoded = 1, .probe_len = 3});
   const replay::MethodList list = replay::parse_methods("all:budget_tokens=8,basis=self");
   EXPECT_EQ(list.methods.size() + list.unavailable.size(), selection::catalogue().size());
   std::vector<selection::MethodSpec> specs = list.required_specs();
@@ -472,10 +468,7 @@ TEST(MeasureLatency, EveryMethodAndKindOfCell) {
 }
 
 TEST(MeasureLatency, RefusesWhatTheTraceCannotServe) {
-  SmallTraceShape shape;
-  shape.num_layers = 6;
-  shape.layers = {0, 1, 4};
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.num_layers = 6, .layers = {0, 1, 4}});
   for (const char* spec : {"infinipot:budget_tokens=8", "aqua",
                            "tidal_decode:budget_tokens=8,first_layer=2,correction_layer=3"})
     EXPECT_THROW(

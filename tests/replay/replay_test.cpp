@@ -21,11 +21,7 @@ using testing::SmallTrace;
 using testing::SmallTraceShape;
 using Ints = std::vector<std::int32_t>;
 
-SmallTraceShape with_decode() {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  return shape;
-}
+SmallTraceShape with_decode() { return {.decoded = 2}; }
 
 ReplayResult replay_of(const SmallTrace& trace, const std::string& spec,
                        ReplayRequest request = {}) {
@@ -250,9 +246,7 @@ TEST(Replay, NamesTheNanThatACellCanSee) {
 
 // Finite values whose products are not: no recall or error is made up for them.
 TEST(Replay, NamesTheCellWhoseScoresOverflow) {
-  SmallTraceShape shape;
-  shape.q_and_k_times = 0x1p80F;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.q_and_k_times = 0x1p80F});
   ReplayRequest request;
   request.layers = {1};
   for (const bool output_error : {false, true})

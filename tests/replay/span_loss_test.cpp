@@ -18,11 +18,7 @@ using testing::SmallTraceShape;
 
 constexpr int kChunk = 3;
 
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  return shape;
-}
+SmallTraceShape shape() { return {.chunk_lengths = {16, 16, 16, 16}}; }
 
 class SpanLossTest : public ::testing::Test {
  protected:

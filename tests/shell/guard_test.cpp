@@ -165,9 +165,7 @@ class Guard : public ::testing::Test {
     explorer.panels().add_window(kFaulty, [this] {
       if (draw) draw();
     });
-    test::GuiTraceOptions options;
-    options.num_tokens = 640;
-    workspace.traces.open(test::write_gui_trace("guard.h5", options));
+    workspace.traces.open(test::write_gui_trace("guard.h5", {.num_tokens = 640}));
     for (int i = 0; i < 6; ++i) {
       frames(2);
       test::settle(workspace);

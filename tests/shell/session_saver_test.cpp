@@ -62,10 +62,8 @@ class SessionSaver : public ::testing::Test {
     paths::set_config_dir(folder);
   }
   static std::string trace(const std::string& name) {
-    test::GuiTraceOptions options;
-    options.num_tokens = 640;
-    options.runs = {"quoka:budget_tokens=64", test::kUnknownMethod};
-    return test::write_gui_trace(name, options);
+    return test::write_gui_trace(
+        name, {.num_tokens = 640, .runs = {"quoka:budget_tokens=64", test::kUnknownMethod}});
   }
 };
 

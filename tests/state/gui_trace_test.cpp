@@ -66,11 +66,9 @@ TEST(GuiTrace, AMethodThatReadsQueriesKeepsTheNeedleAndAnotherLosesIt) {
 }
 
 TEST(GuiTrace, ABrokenKeyFailsWhatReadsIt) {
-  test::GuiTraceOptions options;
-  options.num_tokens = 512;
-  options.nan_key_at = 200;
-  options.runs = {"streaming_llm:budget_tokens=128"};
-  const std::string path = test::write_gui_trace("nan.h5", options);
+  const std::string path = test::write_gui_trace(
+      "nan.h5",
+      {.num_tokens = 512, .nan_key_at = 200, .runs = {"streaming_llm:budget_tokens=128"}});
   state::Workspace workspace;
   workspace.traces.open(path);
   test::settle(workspace);

@@ -336,10 +336,7 @@ TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {
 }
 
 TEST_F(HeadQuestionsTest, ManyOtherKeysAreThinnedAndNoTellingOneIs) {
-  SmallTraceShape shape;
-  shape.num_layers = 1;
-  shape.chunk_lengths = {5000, 4};
-  const SmallTrace large(shape);
+  const SmallTrace large({.num_layers = 1, .chunk_lengths = {5000, 4}});
   const auto ranked = answer(ReceivedRankingsQuestion{at(large, 0, 0, 1)});
   const std::int64_t telling = ranked->num_global + ranked->num_query_specific;
   EXPECT_GE(telling, 250);

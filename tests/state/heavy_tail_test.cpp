@@ -19,11 +19,7 @@ namespace {
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.decoded = 1;
-  return shape;
-}
+SmallTraceShape shape() { return {.decoded = 1}; }
 
 class HeavyTailViewTest : public ::testing::Test {
  protected:

@@ -26,12 +26,7 @@ using replay::testing::SmallTraceShape;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16, 5};
-  shape.decoded = 3;
-  return shape;
-}
+SmallTraceShape shape() { return {.chunk_lengths = {16, 16, 16, 16, 5}, .decoded = 3}; }
 
 class KindViewsTest : public ::testing::Test {
  protected:
