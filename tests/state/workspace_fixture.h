@@ -32,7 +32,7 @@ class WorkspaceTest : public ::testing::Test {
     return path;
   }
   static GuiTraceOptions whole_options() {
-    const GuiTraceOptions options = {
+    GuiTraceOptions options = {
         .num_tokens = 1000, .num_layers = 3, .layers = {0, 1, 2}, .needle_begin = 400};
     options.runs.emplace_back(kUnknownMethod);
     return options;
