@@ -27,12 +27,7 @@ class AquaLanesPanel final : public Panel {
     const AquaLanesQuestion question = state::aqua_lanes_question(context.workspace);
     const Lanes result = shown_.ask(context.workspace, question);
     const char* title = "AQUA lanes";
-    if (!result) {
-      stand_in_head_ui(context, title, question.place,
-                       state::facts_of(question.place, question.method), question.stand_in);
-      ready_ui(context, result, "Rotating queries and keys");
-      return;
-    }
+    if (!stand_in_ready_ui(context, title, question, result, "Rotating queries and keys")) return;
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);

@@ -38,12 +38,7 @@ class QuestPagesPanel final : public Panel {
     const QuestPagesQuestion question = state::quest_pages_question(context.workspace);
     const Pages result = shown_.ask(context.workspace, question);
     const char* title = "Quest pages";
-    if (!result) {
-      stand_in_head_ui(context, title, question.place,
-                       state::facts_of(question.place, question.method), question.stand_in);
-      ready_ui(context, result, "Bounding the pages");
-      return;
-    }
+    if (!stand_in_ready_ui(context, title, question, result, "Bounding the pages")) return;
     stand_in_head_ui(context, title, result.question.place, result->facts,
                      result.question.stand_in);
     ready_ui(context, result, "");
