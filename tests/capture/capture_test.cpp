@@ -109,16 +109,19 @@ TEST(Capture, MassIsStoredUnaskedOnlyWhereItIsSmall) {
   EXPECT_FALSE(trace::TraceReader("mass.h5").read_key_mass(0, 1).has_value());
 }
 
-TEST(Capture, CancelLeavesAValidIncompleteTrace) {
+// Cancelled once so many tokens are done.
+WorkContext cancelled_after(std::int64_t tokens) {
   CancelSource source;
-  WorkContext context;
-  context.cancel = source.token();
-  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
-    if (done >= 128) source.cancel();
-  };
+  return {source.token(),
+          [source, tokens](std::int64_t done, std::int64_t, const std::string&) mutable {
+            if (done >= tokens) source.cancel();
+          }};
+}
+
+TEST(Capture, CancelLeavesAValidIncompleteTrace) {
   CaptureOptions options = tiny_options("stopped.h5");
   options.methods = {MethodSpec::parse("snapkv:budget_tokens=40")};
-  const CaptureReport report = capture_tiny(options, context);
+  const CaptureReport report = capture_tiny(options, cancelled_after(128));
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.tokens, 128);
   EXPECT_FALSE(fs::exists("stopped.h5.part"));
@@ -131,13 +134,7 @@ TEST(Capture, CancelLeavesAValidIncompleteTrace) {
 
 // Its times are of a part of the answer.
 TEST(Capture, CancelledWhileItAnswersItTellsNoSpeed) {
-  CancelSource source;
-  WorkContext context;
-  context.cancel = source.token();
-  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
-    if (done >= 232) source.cancel();
-  };
-  const CaptureReport report = capture_tiny(tiny_options("stopped.h5"), context);
+  const CaptureReport report = capture_tiny(tiny_options("stopped.h5"), cancelled_after(232));
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.tokens, 232);
   EXPECT_FALSE(report.speed);

@@ -43,20 +43,7 @@ class ExportDialog : public test::WindowTest {
   void export_to(const std::string& file, const std::string& format = "png") {
     explorer().panels().show("kv_map");
     settle();
-    drive("export", [&](ImGuiTestContext* ctx) {
-      ImGuiWindow* window = ctx->GetWindowByRef(in("kv_map").c_str());
-      IM_CHECK(window != nullptr);
-      ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
-      ctx->MouseClick(1);
-      ctx->Yield(3);
-      ctx->ItemClick(("//$FOCUSED/Export as " + format + "\u2026").c_str());
-      ctx->Yield(4);
-      ctx->SetRef("//$FOCUSED");
-      ctx->ItemInput("##name");
-      ctx->KeyCharsReplace(file.c_str());
-      ctx->ItemClick("Save");
-      ctx->Yield(4);
-    });
+    export_view("kv_map", format, file);
   }
   static bool is_asked() { return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopup); }
   static void answer(const char* button) {

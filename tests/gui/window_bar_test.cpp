@@ -33,9 +33,7 @@ class WindowBarTest : public WindowTest {
   // Opens a list of the bar and clicks an entry of it.
   static void choose(const char* list, const char* entry) {
     drive("choose", [list, entry](ImGuiTestContext* ctx) {
-      ctx->ItemClick(list);
-      ctx->Yield(3);
-      ctx->SetRef("//$FOCUSED");
+      open_popup(ctx, list);
       ctx->ItemClick(entry);
       ctx->Yield(3);
     });
@@ -80,9 +78,7 @@ TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   const std::vector<std::string>& tokens = place().trace->session->token_texts();
   const std::string text = tokens[700] + tokens[701] + tokens[702];
   drive("find", [&](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/##span");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/##span");
     ctx->ItemInput("##find span");
     ctx->KeyCharsReplaceEnter(text.c_str());
     ctx->Yield(3);
@@ -124,9 +120,7 @@ TEST_F(WindowBarTest, FitsEveryWindow) {
   }
   // What has no room is in the menu.
   drive("menu", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###more");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###more");
     IM_CHECK(ctx->ItemExists("##numbers"));
     IM_CHECK(ctx->ItemExists("##span"));
     ctx->PopupCloseAll();

@@ -111,9 +111,7 @@ class WindowCapture : public test::WindowTest {
 };
 
 void add_method(ImGuiTestContext* ctx, const char* words) {
-  ctx->ItemClick(item("Add a method").c_str());
-  ctx->Yield(3);
-  ctx->SetRef("//$FOCUSED");
+  open_popup(ctx, item("Add a method"));
   ctx->ItemClick("##method");
   ctx->Yield(3);
   ctx->KeyChars(words);

@@ -83,9 +83,7 @@ TEST_F(WindowDefects, TheEditorEditsTheMethodClickedLast) {
   workspace().cursor.set_run(Slot::A, 0);  // snapkv
   settle();
   drive("click then edit", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###method A button");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###method A button");
     ctx->ItemClick("**/quoka  128##run1");
     ctx->Yield(3);
     ctx->ItemInputValue("budget_tokens", 96);

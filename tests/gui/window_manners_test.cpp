@@ -44,9 +44,7 @@ TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
   });
   EXPECT_TRUE(place().has_keys()) << "the list was closed, and the keys with it";
   drive("list in the chooser", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###method A button");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###method A button");
     ctx->ItemClick("##method");
     ctx->Yield(3);
     const int both = open_popups();

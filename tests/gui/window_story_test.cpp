@@ -64,9 +64,7 @@ class WindowStory : public test::WindowTest {
     ctx->Yield(3);
   }
   static void add_method(ImGuiTestContext* ctx, const char* spec) {
-    ctx->ItemClick(form("Add a method").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, form("Add a method"));
     ctx->ItemClick("##method");
     ctx->Yield(3);
     ctx->KeyChars(spec);
@@ -134,9 +132,7 @@ void WindowStory::find_why_it_was_lost() {
   ASSERT_THAT(selection().choice(Slot::A).text, StartsWith("streaming_llm"));
   ASSERT_THAT(selection().choice(Slot::B).text, StartsWith("quoka"));
   drive("watch", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/##span");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/##span");
     ctx->ItemClick("**/number");
     ctx->Yield(3);
   });
@@ -155,20 +151,7 @@ void WindowStory::find_why_it_was_lost() {
 }
 
 void WindowStory::export_figure() {
-  drive("export", [&](ImGuiTestContext* ctx) {
-    ImGuiWindow* window = ctx->GetWindowByRef(in("kv_map").c_str());
-    IM_CHECK(window != nullptr);
-    ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
-    ctx->MouseClick(1);
-    ctx->Yield(3);
-    ctx->ItemClick("//$FOCUSED/Export as png\u2026");
-    ctx->Yield(4);
-    ctx->SetRef("//$FOCUSED");
-    ctx->ItemInput("##name");
-    ctx->KeyCharsReplace((folder_ / "figure.png").c_str());
-    ctx->ItemClick("Save");
-    ctx->Yield(4);
-  });
+  export_view("kv_map", "png", folder_ / "figure.png");
   EXPECT_TRUE(until([&] { return fs::exists(folder_ / "figure.png"); }))
       << explorer().messages().history().back();
   EXPECT_TRUE(until([] { return !workspace().answers.busy(); }));

@@ -200,9 +200,7 @@ TEST_F(WindowTraces, WhichOtherTraceIsChosenInTheList) {
   EXPECT_EQ(state::other_trace(workspace())->path, second());
   const std::string entry = "traces_c.h5##" + std::to_string(workspace().traces.find(third)->id);
   drive("choose", [&](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("kv_map", "/##other trace").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, in("kv_map", "/##other trace"));
     ctx->ItemClick(entry.c_str());
     ctx->Yield(3);
   });

@@ -222,6 +222,19 @@ TEST(Replay, OfACutSessionIsThatOfTheSameCut) {
                Error);
 }
 
+// The sentence names all of these.
+void expect_refused(const SmallTrace& trace, const std::string& spec, const ReplayRequest& request,
+                    const std::vector<const char*>& parts) {
+  try {
+    replay_of(trace, spec, request);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Input);
+    const std::string text = error.what();
+    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
 TEST(Replay, NamesTheNanThatACellCanSee) {
   SmallTraceShape shape;
   shape.broken_key_at = 33;  // in chunk 2 of layer 1
@@ -233,15 +246,8 @@ TEST(Replay, NamesTheNanThatACellCanSee) {
   request.chunks = {1};
   EXPECT_NO_THROW(replay_of(trace, "quoka:budget_tokens=7", request));
   request.chunks = {2};
-  try {
-    replay_of(trace, "quoka:budget_tokens=7", request);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::Input);
-    const std::string text = error.what();
-    for (const char* part : {"layer 1", "head 1", "position 33", "NaN"})
-      EXPECT_NE(text.find(part), std::string::npos) << text;
-  }
+  expect_refused(trace, "quoka:budget_tokens=7", request,
+                 {"layer 1", "head 1", "position 33", "NaN"});
 }
 
 // Finite values whose products are not: no recall or error is made up for them.
@@ -253,15 +259,7 @@ TEST(Replay, NamesTheCellWhoseScoresOverflow) {
     for (const char* spec : {"keydiff:budget_tokens=7", "oracle:budget_tokens=7"}) {
       request.want_mass = !output_error;
       request.want_output_error = output_error;
-      try {
-        replay_of(trace, spec, request);
-        FAIL() << "accepted";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::Input);
-        const std::string text = error.what();
-        for (const char* part : {"layer 1", "head 0", "chunk 1", "single precision"})
-          EXPECT_NE(text.find(part), std::string::npos) << text;
-      }
+      expect_refused(trace, spec, request, {"layer 1", "head 0", "chunk 1", "single precision"});
     }
   request.want_mass = request.want_output_error = false;
   EXPECT_NO_THROW(replay_of(trace, "keydiff:budget_tokens=7", request));

@@ -163,13 +163,7 @@ TEST(LessIsMore, TheUnionGoesRankByRank) {
 // The repositories' lim_ratio 0.25, 0.75 and 1 of the Qwen file are recent shares of 0.75, 0.25
 // and 0; those of the Llama file are recent shares themselves.
 TEST(LessIsMore, TheMiddleIsWhatTheRecentKeysLeave) {
-  const Sequence sequence = random_sequence({.num_q_heads = 1,
-                                             .num_kv_heads = 1,
-                                             .head_dim = 2,
-                                             .chunk_lengths = {2000, 2},
-                                             .decoded = 0,
-                                             .layer = 2},
-                                            54);
+  const Sequence sequence = one_head_sequence(2, {2000, 2}, 54, 2);
   struct Case {
     const char* recent_ratio;
     int middle;

@@ -98,9 +98,7 @@ TEST(Lanes, PrunedScoresAreSumsOverTheChosenLanes) {
 // One head of two channels; one query (1, 2) after one key (3, 1); P = [[.6, .8], [.8, -.6]].
 // q^ = (2.2, -.4), k^ = (2.6, 1.8): 5.0 with both lanes, 5.72 with lane 0.
 TEST(Lanes, WorkedExample) {
-  Sequence sequence = random_sequence(
-      {.num_q_heads = 1, .num_kv_heads = 1, .head_dim = 2, .chunk_lengths = {1, 1}, .decoded = 0},
-      1);
+  Sequence sequence = one_head_sequence(2, {1, 1}, 1);
   sequence.q = {0, 0, 1, 2};
   sequence.k = {3, 1, 0, 0};
   sequence.basis.layers[0].vectors = {0.6F, 0.8F, 0.8F, -0.6F};

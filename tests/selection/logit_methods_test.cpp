@@ -20,13 +20,8 @@ using Ints = std::vector<std::int32_t>;
 Sequence one_head(int dim, const std::vector<std::vector<float>>& past_keys,
                   const std::vector<std::vector<float>>& queries,
                   const std::vector<std::vector<float>>& chunk_keys) {
-  Sequence sequence = random_sequence(
-      {.num_q_heads = 1,
-       .num_kv_heads = 1,
-       .head_dim = dim,
-       .chunk_lengths = {static_cast<int>(past_keys.size()), static_cast<int>(queries.size())},
-       .decoded = 0},
-      1);
+  Sequence sequence = one_head_sequence(
+      dim, {static_cast<int>(past_keys.size()), static_cast<int>(queries.size())}, 1);
   sequence.k.clear();
   for (const auto* keys : {&past_keys, &chunk_keys})
     for (const auto& key : *keys) sequence.k.insert(sequence.k.end(), key.begin(), key.end());

@@ -27,9 +27,7 @@ std::vector<std::vector<Ints>> sets(const MethodRun& run) {
 
 // One head, dimension 2, a past of four keys and a chunk of three queries.
 Sequence hand_made() {
-  Sequence sequence = random_sequence(
-      {.num_q_heads = 1, .num_kv_heads = 1, .head_dim = 2, .chunk_lengths = {4, 3}, .decoded = 0},
-      1);
+  Sequence sequence = one_head_sequence(2, {4, 3}, 1);
   //              past: not scored as queries ...      chunk
   sequence.q = {1, 0, 1, 0, 1, 0, 1, 0, /**/ 1, 0, 1, 0.5F, -1, 2};
   sequence.k = {2, 0, 0, 3, -1, 0, 0, -5, /**/ 1, 1, 1, 1, 1, 1};

@@ -216,13 +216,7 @@ TEST_F(MInferenceTest, ComputesThePairsOfTheSlowLoops) {
 
 // One row that looks at key 10 alone, distance 290; the rest is kept by rule.
 TEST_F(MInferenceTest, HandComputedColumnsAndDiagonals) {
-  Sequence sequence = random_sequence({.num_q_heads = 1,
-                                       .num_kv_heads = 1,
-                                       .head_dim = 2,
-                                       .chunk_lengths = {300, 1},
-                                       .decoded = 0,
-                                       .layer = 0},
-                                      32);
+  Sequence sequence = one_head_sequence(2, {300, 1}, 32);
   std::fill(sequence.q.begin(), sequence.q.end(), 0.0F);
   std::fill(sequence.k.begin(), sequence.k.end(), 0.0F);
   sequence.q[600] = 10;

@@ -103,13 +103,7 @@ TEST(Quest, TheFirstPageHasNoPrivilege) {
 
 // A page of opposing outliers promises more than it holds, and wins over the page of the best key.
 TEST(Quest, ALooseBoundOutranksTheBestKey) {
-  Sequence sequence = random_sequence({.num_q_heads = 1,
-                                       .num_kv_heads = 1,
-                                       .head_dim = 2,
-                                       .chunk_lengths = {4, 1},
-                                       .decoded = 0,
-                                       .layer = 2},
-                                      1);
+  Sequence sequence = one_head_sequence(2, {4, 1}, 1, 2);
   sequence.k = {9, -9, -9, 9, 2, 2, 2, 2, 0, 0};  // products 0, 0 | 4, 4; bounds 18 and 4
   std::ranges::copy(std::vector<float>{1, 1}, const_cast<float*>(sequence.query(0, 4)));
   EXPECT_EQ(only_row(quest(sequence, "budget_tokens=2,force_last_page=0")), (Ints{0, 1}));
