@@ -22,8 +22,7 @@ std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':'
 
 class AquaLanesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const AquaLanesQuestion question = state::aqua_lanes_question(context.workspace);
     const Lanes result = shown_.ask(context.workspace, question);
     const char* title = "AQUA lanes";

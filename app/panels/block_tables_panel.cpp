@@ -21,8 +21,7 @@ constexpr std::array kLegendOrder{BlockState::Kept, BlockState::Forced, BlockSta
 
 class BlockTablesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const BlockTablesQuestion question = state::block_tables_question(context.workspace);
     const Tables result = shown_.ask(context.workspace, question);
     const char* title = "Block tables";

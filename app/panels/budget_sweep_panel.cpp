@@ -30,8 +30,7 @@ constexpr float kTableWidth = 27;  // em
 
 class BudgetSweepPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Curves result =
         shown_.ask(context.workspace, state::budget_sweep_question(context.workspace));
     head_ui(context, result);

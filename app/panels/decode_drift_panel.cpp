@@ -32,8 +32,7 @@ ImU32 dense_color(const widgets::Palette& palette) { return palette.series[3]; }
 
 class DecodeDriftPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Drifts result =
         shown_.ask(context.workspace, DecodeDriftQuestion{context.workspace.place()});
     head_ui(context, result);

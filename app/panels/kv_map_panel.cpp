@@ -39,8 +39,7 @@ constexpr std::array<KeyState, 8> kLegendOrder{
 
 class KvMapPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     axes_.begin_frame();
     other_axes_.begin_frame();
     switch (show_now(context, kView)) {

@@ -23,8 +23,7 @@ using Latency = state::Result<LatencyQuestion>;
 
 class LatencyPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
     const LatencyQuestion question{workspace.place(), workspace.method()};
     const Latency result = workspace.ask(question);

@@ -32,8 +32,7 @@ struct Headings {
 
 class OverviewPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     switch (show(context)) {
       case Show::One: one_ui(context); break;
       case Show::Both:

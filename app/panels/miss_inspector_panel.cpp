@@ -29,8 +29,7 @@ constexpr const char* kView = "miss_inspector";
 
 class MissInspectorPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Place& place = context.workspace.place();
     const auto span = state::watched_span(place);
     show_ui(context, kView);

@@ -33,8 +33,7 @@ std::string come_back_text(int pages) {
 
 class QuestPagesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const QuestPagesQuestion question = state::quest_pages_question(context.workspace);
     const Pages result = shown_.ask(context.workspace, question);
     const char* title = "Quest pages";

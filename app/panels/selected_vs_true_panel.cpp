@@ -54,8 +54,7 @@ struct Ends {
 
 class SelectedVsTruePanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     show_now(context, kView) == state::Show::Both ? both_ui(context) : one_ui(context);
   }
 

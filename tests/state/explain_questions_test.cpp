@@ -18,8 +18,6 @@ namespace {
 using replay::Explanation;
 using replay::KeyLife;
 using replay::Stage;
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
 using Sign = StageMark::Sign;
 
 class ExplainQuestionsTest : public ::testing::Test {

@@ -16,9 +16,6 @@
 namespace kvloupe::state {
 namespace {
 
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class HeadQuestionsTest : public ::testing::Test {

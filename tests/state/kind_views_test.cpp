@@ -15,7 +15,6 @@
 namespace kvloupe::state {
 namespace {
 
-using replay::testing::SmallTraceShape;
 using test::ExactTable;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -21,8 +21,6 @@ namespace {
 using analysis::KeyState;
 using analysis::KeyVerdict;
 using replay::Number;
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
 using testing::place_in;
 
 class MethodQuestionsTest : public ::testing::Test {

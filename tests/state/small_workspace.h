@@ -13,10 +13,15 @@
 #include <memory>
 #include <string>
 
-namespace kvloupe::state::testing {
+namespace kvloupe::state {
+
+using replay::testing::SmallTrace;
+using replay::testing::SmallTraceShape;
+
+namespace testing {
 
 // The trace must outlive it.
-inline std::shared_ptr<OpenTrace> opened(const replay::testing::SmallTrace& trace, int id = 1,
+inline std::shared_ptr<OpenTrace> opened(const SmallTrace& trace, int id = 1,
                                          const std::string& path = "small.h5") {
   auto opened = std::make_shared<OpenTrace>();
   opened->id = id;
@@ -26,8 +31,7 @@ inline std::shared_ptr<OpenTrace> opened(const replay::testing::SmallTrace& trac
   return opened;
 }
 
-inline Place place_in(const replay::testing::SmallTrace& trace, int layer, int q_head, int chunk,
-                      int id = 1) {
+inline Place place_in(const SmallTrace& trace, int layer, int q_head, int chunk, int id = 1) {
   Place place;
   place.trace = opened(trace, id);
   place.layer = layer;
@@ -39,7 +43,7 @@ inline Place place_in(const replay::testing::SmallTrace& trace, int layer, int q
 // A workspace in which every path leads to such a trace.
 class SmallTraceViews : public ::testing::Test {
  protected:
-  explicit SmallTraceViews(const replay::testing::SmallTraceShape& shape = {}) : trace_(shape) {}
+  explicit SmallTraceViews(const SmallTraceShape& shape = {}) : trace_(shape) {}
 
   // What else is known of the trace as it is opened.
   virtual void describe(OpenTrace&) const {}
@@ -62,8 +66,8 @@ class SmallTraceViews : public ::testing::Test {
     return test::exact(find_view(view)->table(workspace_));
   }
 
-  replay::testing::SmallTrace trace_;
-  std::map<std::string, replay::testing::SmallTrace> others_;  // by the names of their files
+  SmallTrace trace_;
+  std::map<std::string, SmallTrace> others_;  // by the names of their files
   int last_id_ = 0;
   Workspace workspace_{
       std::make_shared<MemoryAccount>(), [this](const std::string& path, const MemoryAccountPtr&) {
@@ -74,4 +78,5 @@ class SmallTraceViews : public ::testing::Test {
       }};
 };
 
-}  // namespace kvloupe::state::testing
+}  // namespace testing
+}  // namespace kvloupe::state
