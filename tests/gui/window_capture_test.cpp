@@ -105,19 +105,18 @@ class WindowCapture : public test::WindowTest {
     drive("click", [&](ImGuiTestContext* ctx) { ctx->ItemClick(ref.c_str()); });
   }
   static void start() { click(item("###start")); }
+  static void add_method(ImGuiTestContext* ctx, const char* words) {
+    open_popup(ctx, item("Add a method"));
+    ctx->ItemClick("##method");
+    ctx->Yield(3);
+    ctx->KeyChars(words);
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+  }
 
   std::unique_ptr<TemporaryFolder> folder_;
   std::string model_;
 };
-
-void add_method(ImGuiTestContext* ctx, const char* words) {
-  open_popup(ctx, item("Add a method"));
-  ctx->ItemClick("##method");
-  ctx->Yield(3);
-  ctx->KeyChars(words);
-  ctx->KeyPress(ImGuiKey_Enter);
-  ctx->Yield(3);
-}
 
 TEST_F(WindowCapture, FromTheStartScreenToTheTrace) {
   drive("describe", [&](ImGuiTestContext* ctx) {

@@ -225,10 +225,10 @@ TEST_F(LostKeysViews, ALineLeadsToItsPlaceAndAHeadOfTheRowStays) {
   workspace_.cursor.go_to(parse_goto("layer=0,q_head=3,chunk=1"));
   const MissPlace there{1, 1, 2, 9};
   EXPECT_FALSE(is_at(workspace_.place(), there, layout));
-  go_to(workspace_, there, layout);
+  state::go_to(workspace_, there, layout);
   EXPECT_EQ(goto_text(workspace_.place()), "layer=1,q_head=3,chunk=2,key=9");
   EXPECT_TRUE(is_at(workspace_.place(), there, layout));
-  go_to(workspace_, {0, 0, 3, 20}, layout);
+  state::go_to(workspace_, {0, 0, 3, 20}, layout);
   EXPECT_EQ(goto_text(workspace_.place()), "layer=0,q_head=0,chunk=3,key=20");
   ASSERT_TRUE(workspace_.cursor.back());
   EXPECT_TRUE(is_at(workspace_.place(), there, layout));

@@ -153,7 +153,7 @@ TEST_F(MethodCompareTest, WithoutACommonCellItSaysWhichMethodKeepsEverything) {
 
 TEST_F(MethodCompareTest, SaysHowMuchOfTheWatchedKeysIsKept) {
   open();
-  for (const Slot slot : kSlots) choose(slot, "sliding_window:budget_tokens=10");
+  for (const Slot slot : kSlots) choose("sliding_window:budget_tokens=10", slot);
   EXPECT_EQ(cell_of(table(), 0, "span_kept"), "");  // the trace names no needle
   workspace_.cursor.go_to(parse_goto("span=20-39"));
   // Of [20, 40) chunk 2 (32 keys) sees twelve and keeps 22 to 31; chunk 3 (48) keeps 38 and 39.
