@@ -110,16 +110,15 @@ Command seer_command(const GlobalOptions& global) {
       "layer.\n"
       "Traces of 4,096 tokens with as many texts as there is time for suit a small model:\n"
       "  kvloupe capture --model smollm2 --task niah:length=4096,seed=1 -o T1.h5";
-  const GlobalOptions* shared = &global;
-  command.run = [=](const Given& given) {
+  command.run = [=, &global](const Given& given) {
     refuse_other_options(given, "seer");
     if (options->hidden % 2 != 0)
       throw usage_error("--hidden is not valid", "the gate's channels turn in pairs",
                         "give an even number");
     options->traces.assign(traces->begin(), traces->end());
     options->target_sum = *target == "sum";
-    options->memory = shared->memory;
-    use_engine(*shared);
+    options->memory = global.memory;
+    use_engine(global);
     run_seer(*options);
   };
   return command;
@@ -142,11 +141,10 @@ Command minference_command(const GlobalOptions& global) {
       "some\n"
       "30,000 tokens with a few fixed sizes and writes every winner as vertical_and_slash; here\n"
       "sizes are parts of the trace's length, and a winner keeps its type.";
-  const GlobalOptions* shared = &global;
-  command.run = [=](const Given& given) {
+  command.run = [=, &global](const Given& given) {
     refuse_other_options(given, "minference");
-    options->memory = shared->memory;
-    use_engine(*shared);
+    options->memory = global.memory;
+    use_engine(global);
     run_minference(*options);
   };
   return command;

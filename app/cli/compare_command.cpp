@@ -14,8 +14,6 @@
 #include "core/device/device.h"
 #include "core/engine/engine.h"
 #include "core/replay/sweep.h"
-#include "core/selection/spec/method_files.h"
-#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,12 +119,7 @@ void check_files(const CompareArguments& arguments,
                         "name a file for one of them, or leave it out");
     printed = option + " -";
   }
-  InputFiles inputs;
-  for (const std::string& path : arguments.traces)
-    for (const auto& file : trace::files_of_trace(path)) inputs.push_back(file);
-  for (const replay::MethodName& method : methods)
-    if (method.spec)
-      for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
+  const InputFiles inputs = files_read(arguments.traces, methods);
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto& [option, file] = files[i];
     if (file.empty()) continue;

@@ -14,9 +14,7 @@
 #include "core/engine/engine.h"
 #include "core/replay/diff.h"
 #include "core/replay/table.h"
-#include "core/selection/spec/method_files.h"
 #include "core/trace/fields/trace_names.h"
-#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -72,12 +70,7 @@ void check_files(const DiffArguments& arguments, const std::vector<replay::Metho
     throw usage_error("--csv - cannot be combined with --json",
                       "standard output has room for one of them",
                       "name a file for one of them, or leave it out");
-  InputFiles inputs;
-  for (const std::string& path : arguments.traces)
-    for (const auto& file : trace::files_of_trace(path)) inputs.push_back(file);
-  for (const replay::MethodName& method : methods)
-    if (method.spec)
-      for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
+  const InputFiles inputs = files_read(arguments.traces, methods);
   check_ending("--csv", arguments.csv, {"--csv"});
   check_result_file(arguments.csv, inputs, arguments.force);
 }

@@ -18,8 +18,6 @@
 #include "core/replay/explain.h"
 #include "core/replay/replay.h"
 #include "core/replay/span_loss.h"
-#include "core/selection/spec/method_files.h"
-#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -311,10 +309,7 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
 // Before anything is computed.
 void check_csv(const ExplainArguments& arguments, const replay::MethodName& method) {
   check_ending("--csv", arguments.csv, {"--csv"});
-  InputFiles inputs = trace::files_of_trace(arguments.trace);
-  if (method.spec)
-    for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
-  check_result_file(arguments.csv, inputs, arguments.force);
+  check_result_file(arguments.csv, files_read({arguments.trace}, {method}), arguments.force);
 }
 
 void run_explain(const ExplainArguments& arguments, const GlobalOptions& global) {
@@ -324,11 +319,7 @@ void run_explain(const ExplainArguments& arguments, const GlobalOptions& global)
   engine().open_device(arguments.device);
   const session::TraceSession session =
       open_session(arguments.trace, global, {method}, arguments.chunk_size);
-  report_damage(session.info());
-  const replay::MethodChoice choice = replay::choice_of(method, session.info());
-  if (choice.known()) {
-    note_budgets_that_fit({*choice.spec}, session.info());
-  }
+  const replay::MethodChoice choice = choice_in(session, method);
   if (choice.known() && choice.recorded()) say_anew(arguments, choice, session);
   const std::string text = arguments.worst             ? worst_text(arguments, choice, session)
                            : arguments.asks_for_span() ? span_text(arguments, choice, session)

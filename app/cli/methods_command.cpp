@@ -27,28 +27,20 @@ using table::Cell;
 
 const char* name_of(ParamType type) {
   switch (type) {
-    case ParamType::Int:
-      return "int";
-    case ParamType::Float:
-      return "float";
-    case ParamType::Bool:
-      return "bool";
-    case ParamType::Enum:
-      return "enum";
-    case ParamType::Path:
-      return "path";
+    case ParamType::Int: return "int";
+    case ParamType::Float: return "float";
+    case ParamType::Bool: return "bool";
+    case ParamType::Enum: return "enum";
+    case ParamType::Path: return "path";
   }
   return "";
 }
 
 const char* name_of(BudgetUse use) {
   switch (use) {
-    case BudgetUse::None:
-      return "none";
-    case BudgetUse::Required:
-      return "required";
-    case BudgetUse::Optional:
-      return "optional";
+    case BudgetUse::None: return "none";
+    case BudgetUse::Required: return "required";
+    case BudgetUse::Optional: return "optional";
   }
   return "";
 }

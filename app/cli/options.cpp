@@ -11,6 +11,8 @@
 #include "core/device/threads.h"
 #include "core/engine/engine.h"
 #include "core/selection/spec/default_budget.h"
+#include "core/selection/spec/method_files.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,6 +123,17 @@ void check_ending(const std::string& option, const std::string& file,
                         : fmt::format("end the name in .{}", own));
 }
 
+InputFiles files_read(const std::vector<std::string>& traces,
+                      const std::vector<replay::MethodName>& methods) {
+  InputFiles inputs;
+  for (const std::string& path : traces)
+    for (const auto& file : trace::files_of_trace(path)) inputs.push_back(file);
+  for (const replay::MethodName& method : methods)
+    if (method.spec)
+      for (const auto& file : selection::files_of(*method.spec)) inputs.push_back(file);
+  return inputs;
+}
+
 void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
                            const trace::TraceInfo& info) {
   std::set<std::string> names;
@@ -191,6 +204,14 @@ session::TraceSession open_session(const std::string& path, const GlobalOptions&
 
 void report_damage(const trace::TraceInfo& info) {
   for (const std::string& warning : info.warnings) log::warning("{}", warning);
+}
+
+replay::MethodChoice choice_in(const session::TraceSession& session,
+                               const replay::MethodName& method) {
+  report_damage(session.info());
+  const replay::MethodChoice choice = replay::choice_of(method, session.info());
+  if (choice.known()) note_budgets_that_fit({*choice.spec}, session.info());
+  return choice;
 }
 
 WorkContext reporting_context(const std::string& unit) {

@@ -5,6 +5,7 @@
 #include "app/cli/commands.h"
 #include "app/state/view_fields.h"
 #include "core/base/cancel.h"
+#include "core/base/output_file.h"
 #include "core/replay/compare.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
@@ -54,6 +55,10 @@ inline constexpr const char* kSpecsHelp =
     "method SPEC, or all, or all:name=value,...; may be repeated; one that takes a budget and "
     "names none has budget_tokens=1024";
 
+// What a command reads of these traces and methods: no result may take its place.
+InputFiles files_read(const std::vector<std::string>& traces,
+                      const std::vector<replay::MethodName>& methods);
+
 // Says which methods keep every key of the trace because it fits their budget, and what to write.
 void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
                            const trace::TraceInfo& info);
@@ -75,6 +80,9 @@ session::TraceSession open_session(const std::string& path, const GlobalOptions&
                                    const std::optional<int>& chunk_size = {});
 // Says what of the file cannot be read and is left out, or read otherwise than it stands there.
 void report_damage(const trace::TraceInfo& info);
+// What the method is in the trace, after all that is to be said of the file and of the method's budget.
+replay::MethodChoice choice_in(const session::TraceSession& session,
+                               const replay::MethodName& method);
 
 // Stops at Ctrl+C and says how far the work is: a line now and then, "3 of 30 <unit>, <stage>", and
 // the last one of work that took long enough for any.

@@ -182,11 +182,7 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   engine().open_device(arguments.device);
   const session::TraceSession session =
       open_session(arguments.trace, global, {method}, arguments.chunk_size);
-  report_damage(session.info());
-  const replay::MethodChoice choice = replay::choice_of(method, session.info());
-  if (choice.known()) {
-    note_budgets_that_fit({*choice.spec}, session.info());
-  }
+  const replay::MethodChoice choice = choice_in(session, method);
   replay::ReplayRequest averages;
   averages.layers = arguments.layers.numbers;
   averages.chunks = arguments.chunks.numbers;

@@ -13,12 +13,9 @@ namespace kvloupe::cli {
 // The key under which a list of rows stands, and the one that numbers a row.
 inline std::pair<const char*, const char*> row_names(trace::RowAxis axis) {
   switch (axis) {
-    case trace::RowAxis::KvHead:
-      return {"kv_heads", "kv_head"};
-    case trace::RowAxis::QHead:
-      return {"q_heads", "q_head"};
-    case trace::RowAxis::Subgroup:
-      return {"subgroups", "subgroup"};
+    case trace::RowAxis::KvHead: return {"kv_heads", "kv_head"};
+    case trace::RowAxis::QHead: return {"q_heads", "q_head"};
+    case trace::RowAxis::Subgroup: return {"subgroups", "subgroup"};
   }
   return {"", ""};
 }

@@ -40,12 +40,8 @@ ImU32 color_at(const Palette& p, std::size_t line) {
 void mark_ui(ImDrawList* draw, ImVec2 at, std::size_t line, ImU32 color) {
   const float r = widgets::em(0.24F);
   switch (line / 8 % 3) {
-    case 0:
-      draw->AddCircleFilled(at, r, color);
-      break;
-    case 1:
-      draw->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, color);
-      break;
+    case 0: draw->AddCircleFilled(at, r, color); break;
+    case 1: draw->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, color); break;
     default:
       draw->AddTriangleFilled({at.x, at.y - 1.2F * r}, {at.x - r, at.y + r}, {at.x + r, at.y + r},
                               color);

@@ -95,57 +95,43 @@ void set_colors(ImGuiStyle& style, const widgets::Palette& p) {
   set(ImGuiCol_ModalWindowDimBg, with_alpha(IM_COL32(0, 0, 0, 255), 0.45F));
 }
 
-void set_plot_style(const widgets::Palette& p, float scale) {
-  ImPlotStyle& style = ImPlot::GetStyle();
-  style = ImPlotStyle();
-  ImPlot::StyleColorsAuto(&style);
-  const auto set = [&](ImPlotCol index, ImU32 color) { style.Colors[index] = to_vec4(color); };
-  set(ImPlotCol_FrameBg, with_alpha(p.panel, 0));
+void set_plot_styles(const widgets::Palette& p, float scale) {
+  ImPlotStyle& flat = ImPlot::GetStyle();
+  ImPlot3DStyle& solid = ImPlot3D::GetStyle();
+  flat = ImPlotStyle();
+  solid = ImPlot3DStyle();
+  ImPlot::StyleColorsAuto(&flat);
+  ImPlot3D::StyleColorsAuto(&solid);
+  const auto set_flat = [&](ImPlotCol index, ImU32 color) { flat.Colors[index] = to_vec4(color); };
+  const auto set = [&](ImPlotCol index, ImPlot3DCol solid_index, ImU32 color) {
+    set_flat(index, color);
+    solid.Colors[solid_index] = to_vec4(color);
+  };
+  set(ImPlotCol_FrameBg, ImPlot3DCol_FrameBg, with_alpha(p.panel, 0));
   // The frame is cleared to the panel's colour; a software renderer pays for every layer above it.
-  set(ImPlotCol_PlotBg, with_alpha(p.panel, 0));
-  set(ImPlotCol_PlotBorder, p.line);
-  set(ImPlotCol_LegendBg, with_alpha(p.panel, 0.92F));
-  set(ImPlotCol_LegendBorder, p.line);
-  set(ImPlotCol_LegendText, p.text);
-  set(ImPlotCol_TitleText, p.text);
-  set(ImPlotCol_InlayText, p.text);
-  set(ImPlotCol_AxisText, p.muted);
-  set(ImPlotCol_AxisGrid, p.grid);
-  set(ImPlotCol_AxisTick, p.line);
-  set(ImPlotCol_AxisBg, with_alpha(p.panel, 0));
-  set(ImPlotCol_AxisBgHovered, with_alpha(p.accent, 0.12F));
-  set(ImPlotCol_AxisBgActive, with_alpha(p.accent, 0.2F));
-  set(ImPlotCol_Selection, p.accent);
-  set(ImPlotCol_Crosshairs, p.muted);
+  set(ImPlotCol_PlotBg, ImPlot3DCol_PlotBg, with_alpha(p.panel, 0));
+  set(ImPlotCol_PlotBorder, ImPlot3DCol_PlotBorder, p.line);
+  set(ImPlotCol_TitleText, ImPlot3DCol_TitleText, p.text);
+  set(ImPlotCol_InlayText, ImPlot3DCol_InlayText, p.text);
+  set(ImPlotCol_AxisText, ImPlot3DCol_AxisText, p.muted);
+  set(ImPlotCol_AxisGrid, ImPlot3DCol_AxisGrid, p.grid);
+  set(ImPlotCol_AxisTick, ImPlot3DCol_AxisTick, p.line);
+  set(ImPlotCol_AxisBg, ImPlot3DCol_AxisBg, with_alpha(p.panel, 0));
+  set(ImPlotCol_AxisBgHovered, ImPlot3DCol_AxisBgHovered, with_alpha(p.accent, 0.12F));
+  set(ImPlotCol_AxisBgActive, ImPlot3DCol_AxisBgActive, with_alpha(p.accent, 0.2F));
+  set_flat(ImPlotCol_LegendBg, with_alpha(p.panel, 0.92F));
+  set_flat(ImPlotCol_LegendBorder, p.line);
+  set_flat(ImPlotCol_LegendText, p.text);
+  set_flat(ImPlotCol_Selection, p.accent);
+  set_flat(ImPlotCol_Crosshairs, p.muted);
   const auto scaled = [scale](float x, float y) { return ImVec2(x * scale, y * scale); };
-  style.PlotPadding = scaled(4, 6);
-  style.LabelPadding = scaled(6, 5);
-  style.MajorTickLen = scaled(5, 5);
-  style.MinorTickLen = scaled(0, 0);
-  style.LegendPadding = scaled(8, 8);
-  style.AnnotationPadding = scaled(5, 3);
-  style.PlotMinSize = scaled(60, 40);
-}
-
-void set_solid_plot_style(const widgets::Palette& p, float scale) {
-  ImPlot3DStyle& style = ImPlot3D::GetStyle();
-  style = ImPlot3DStyle();
-  ImPlot3D::StyleColorsAuto(&style);
-  const auto set = [&](ImPlot3DCol index, ImU32 color) { style.Colors[index] = to_vec4(color); };
-  set(ImPlot3DCol_FrameBg, with_alpha(p.panel, 0));
-  set(ImPlot3DCol_PlotBg, with_alpha(p.panel, 0));
-  set(ImPlot3DCol_PlotBorder, p.line);
-  set(ImPlot3DCol_TitleText, p.text);
-  set(ImPlot3DCol_InlayText, p.text);
-  set(ImPlot3DCol_AxisText, p.muted);
-  set(ImPlot3DCol_AxisGrid, p.grid);
-  set(ImPlot3DCol_AxisTick, p.line);
-  set(ImPlot3DCol_AxisBg, with_alpha(p.panel, 0));
-  set(ImPlot3DCol_AxisBgHovered, with_alpha(p.accent, 0.12F));
-  set(ImPlot3DCol_AxisBgActive, with_alpha(p.accent, 0.2F));
-  style.PlotPadding = {4 * scale, 6 * scale};
-  style.LabelPadding = {6 * scale, 5 * scale};
-  style.PlotMinSize = {60 * scale, 40 * scale};
+  flat.PlotPadding = solid.PlotPadding = scaled(4, 6);
+  flat.LabelPadding = solid.LabelPadding = scaled(6, 5);
+  flat.PlotMinSize = solid.PlotMinSize = scaled(60, 40);
+  flat.MajorTickLen = scaled(5, 5);
+  flat.MinorTickLen = scaled(0, 0);
+  flat.LegendPadding = scaled(8, 8);
+  flat.AnnotationPadding = scaled(5, 3);
 }
 
 }  // namespace
@@ -186,8 +172,7 @@ void GuiContext::apply_style(widgets::ThemeKind theme, float scale) {
   set_colors(style, *palette_);
   style.ScaleAllSizes(scale);
   style.FontScaleMain = scale;
-  set_plot_style(*palette_, scale);
-  set_solid_plot_style(*palette_, scale);
+  set_plot_styles(*palette_, scale);
 }
 
 std::uint64_t GuiContext::glyph_bytes() const {

@@ -22,17 +22,11 @@ std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':'
 
 class AquaLanesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const AquaLanesQuestion question = state::aqua_lanes_question(context.workspace);
     const Lanes result = shown_.ask(context.workspace, question);
     const char* title = "AQUA lanes";
-    if (!result) {
-      stand_in_head_ui(context, title, question.place,
-                       state::facts_of(question.place, question.method), question.stand_in);
-      ready_ui(context, result, "Rotating queries and keys");
-      return;
-    }
+    if (!stand_in_ready_ui(context, title, question, result, "Rotating queries and keys")) return;
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);

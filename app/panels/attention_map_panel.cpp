@@ -27,8 +27,7 @@ constexpr const char* kView = "attention_map";
 
 class AttentionMapPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     shows_ = show_now(context, kView);
     shows_ == Show::Traces ? traces_ui(context) : one_ui(context);
   }

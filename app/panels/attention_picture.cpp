@@ -23,14 +23,10 @@ constexpr const char* kView = "attention_map";
 
 int prominence(KeyVerdict verdict) {
   switch (verdict) {
-    case KeyVerdict::Miss:
-      return 4;
-    case KeyVerdict::Hit:
-      return 3;
-    case KeyVerdict::Waste:
-      return 2;
-    case KeyVerdict::Neither:
-      return 1;
+    case KeyVerdict::Miss: return 4;
+    case KeyVerdict::Hit: return 3;
+    case KeyVerdict::Waste: return 2;
+    case KeyVerdict::Neither: return 1;
   }
   return 0;
 }

@@ -20,10 +20,8 @@ using Times = state::Result<BlockTimesQuestion>;
 
 std::string label_of(BlockExecution way, std::size_t heads) {
   switch (way) {
-    case BlockExecution::Native:
-      return "native: each query block its own mask";
-    case BlockExecution::QueryUnion:
-      return "union over the query blocks, by head";
+    case BlockExecution::Native: return "native: each query block its own mask";
+    case BlockExecution::QueryUnion: return "union over the query blocks, by head";
     case BlockExecution::HeadUnion:
       return heads == 1 ? "one head: the same union" : "union over the heads too";
   }

@@ -21,17 +21,12 @@ constexpr std::array kLegendOrder{BlockState::Kept, BlockState::Forced, BlockSta
 
 class BlockTablesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const BlockTablesQuestion question = state::block_tables_question(context.workspace);
     const Tables result = shown_.ask(context.workspace, question);
     const char* title = "Block tables";
-    if (!result) {
-      stand_in_head_ui(context, title, question.place,
-                       state::facts_of(question.place, question.method), question.stand_in);
-      ready_ui(context, result, "Selecting blocks, chunk by chunk");
+    if (!stand_in_ready_ui(context, title, question, result, "Selecting blocks, chunk by chunk"))
       return;
-    }
     head_ui(context, title, result);
     ready_ui(context, result, "");
     for (const std::string& note : result->notes)

@@ -30,8 +30,7 @@ constexpr float kTableWidth = 27;  // em
 
 class BudgetSweepPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Curves result =
         shown_.ask(context.workspace, state::budget_sweep_question(context.workspace));
     head_ui(context, result);
@@ -62,8 +61,7 @@ class BudgetSweepPanel final : public Panel {
     switch (result.question.extent) {
       case SweepExtent::Head:
         return fmt::format("layer {}, KV head {}", place.layer, place.kv_head());
-      case SweepExtent::Layer:
-        return fmt::format("layer {}, all heads", place.layer);
+      case SweepExtent::Layer: return fmt::format("layer {}, all heads", place.layer);
       case SweepExtent::Trace:
         return fmt::format("{} of {} layers", result ? result->num_layers : 0,
                            place.info().layers.size());
@@ -166,8 +164,7 @@ class BudgetSweepPanel final : public Panel {
       axis = axis.substr(0, axis.find(':'));
     ImPlot::SetupAxes(is_of_one_cell(*result) ? "budget: keys kept per row"
                                               : "budget: keys kept per row (below: cells averaged)",
-                      axis.c_str(),
-                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+                      axis.c_str(), ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     double low = 1, high = 0;
     for (const SweepStroke& line : lines)

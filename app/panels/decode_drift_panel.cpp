@@ -32,8 +32,7 @@ ImU32 dense_color(const widgets::Palette& palette) { return palette.series[3]; }
 
 class DecodeDriftPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Drifts result =
         shown_.ask(context.workspace, DecodeDriftQuestion{context.workspace.place()});
     head_ui(context, result);
@@ -280,8 +279,7 @@ class DecodeDriftPanel final : public Panel {
 
   static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
     if (!drift.first_sampled) return;
-    heading_ui(context, "Answers",
-               "each model's own; marked from where they part");
+    heading_ui(context, "Answers", "each model's own; marked from where they part");
     answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift);
     answer_ui(context, "dense", dense_color(context.palette), drift.dense_answer, drift);
   }

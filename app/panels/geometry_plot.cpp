@@ -203,8 +203,7 @@ ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, st
           palette, share_of_position(points.query_positions[query], points.query_positions));
     case Color::Attention:
       return relevance_color(palette, share_of_attention(result->given(query), result->most_given));
-    case Color::Fate:
-      break;
+    case Color::Fate: break;
   }
   return palette.muted;
 }
@@ -212,16 +211,14 @@ ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, st
 ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std::size_t key) {
   const analysis::HeadPoints& points = *result->points;
   switch (result.question.form.color) {
-    case Color::Relevance:
-      break;
+    case Color::Relevance: break;
     case Color::Position:
       return relevance_color(palette,
                              share_of_position(points.key_positions[key], points.key_positions));
     case Color::Attention:
       return relevance_color(palette,
                              share_of_attention(result->received(key), result->most_received));
-    case Color::Fate:
-      return color_of(palette, result->fates[key]);
+    case Color::Fate: return color_of(palette, result->fates[key]);
   }
   return widgets::with_alpha(palette.muted, 0.6F);
 }

@@ -18,8 +18,7 @@ using Merge = state::Result<HeadMergeQuestion>;
 
 class HeadMergePanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Merge result =
         shown_.ask(context.workspace, state::head_merge_question(context.workspace));
     head_ui(context, result.question);

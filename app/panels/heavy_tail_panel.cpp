@@ -36,8 +36,7 @@ ImU32 query_color(const widgets::Palette& palette) { return palette.current; }
 
 class HeavyTailPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
     const Tails result = shown_.ask(workspace, {workspace.place()});
     const Place& place = result.question.place;

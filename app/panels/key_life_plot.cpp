@@ -194,18 +194,12 @@ void setup_axes(const Life& life, const std::string& axis, Extent& extent, doubl
 
 ImU32 color_of_life(const widgets::Palette& palette, State state, bool dense) {
   switch (state) {
-    case State::Kept:
-      return dense ? palette.dense : palette.hit;
-    case State::Lost:
-      return palette.miss;
-    case State::Evicted:
-      return palette.evicted;
-    case State::Own:
-      return palette.current;
-    case State::Hidden:
-      return palette.hidden;
-    case State::Unborn:
-      return palette.future;
+    case State::Kept: return dense ? palette.dense : palette.hit;
+    case State::Lost: return palette.miss;
+    case State::Evicted: return palette.evicted;
+    case State::Own: return palette.current;
+    case State::Hidden: return palette.hidden;
+    case State::Unborn: return palette.future;
   }
   return palette.future;
 }

@@ -20,16 +20,11 @@ using Sign = StageMark::Sign;
 
 ImU32 color_of(const widgets::Palette& palette, Sign sign) {
   switch (sign) {
-    case Sign::Passed:
-      return palette.good;
-    case Sign::LostHere:
-      return palette.miss;
-    case Sign::WouldKeepToo:
-      return palette.miss;
-    case Sign::NotAsked:
-      return palette.faint;
-    case Sign::Looking:
-      return palette.warning;
+    case Sign::Passed: return palette.good;
+    case Sign::LostHere: return palette.miss;
+    case Sign::WouldKeepToo: return palette.miss;
+    case Sign::NotAsked: return palette.faint;
+    case Sign::Looking: return palette.warning;
   }
   return palette.muted;
 }
@@ -159,8 +154,7 @@ void waiting_ui(DrawContext& context, const state::Result<state::ExplainQuestion
     case state::ResultState::Empty:
       widgets::text_wrapped(context.palette.muted, result.note);
       break;
-    default:
-      widgets::text_wrapped(context.palette.muted, "Asking why it was kept or lost\u2026");
+    default: widgets::text_wrapped(context.palette.muted, "Asking why it was kept or lost\u2026");
   }
 }
 

@@ -39,26 +39,15 @@ constexpr std::array<KeyState, 8> kLegendOrder{
 
 class KvMapPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     axes_.begin_frame();
     other_axes_.begin_frame();
     switch (show_now(context, kView)) {
-      case Show::One:
-        one_ui(context);
-        break;
-      case Show::Both:
-        both_ui(context);
-        break;
-      case Show::Difference:
-        difference_.draw(context, kView, axes_);
-        break;
-      case Show::Traces:
-        traces_ui(context);
-        break;
-      case Show::Several:
-        several_ui(context);
-        break;
+      case Show::One: one_ui(context); break;
+      case Show::Both: both_ui(context); break;
+      case Show::Difference: difference_.draw(context, kView, axes_); break;
+      case Show::Traces: traces_ui(context); break;
+      case Show::Several: several_ui(context); break;
     }
   }
 

@@ -169,12 +169,9 @@ void loss_tooltip(const LaneReport& r, const std::vector<Line>& lines) {
 
 ImU32 loss_color(const widgets::Palette& palette, LaneChoice choice) {
   switch (choice) {
-    case LaneChoice::Magnitude:
-      return palette.series[0];
-    case LaneChoice::Leading:
-      return palette.series[3];
-    case LaneChoice::QueryLanes:
-      return palette.series[4];
+    case LaneChoice::Magnitude: return palette.series[0];
+    case LaneChoice::Leading: return palette.series[3];
+    case LaneChoice::QueryLanes: return palette.series[4];
   }
   return palette.text;
 }

@@ -23,8 +23,7 @@ using Latency = state::Result<LatencyQuestion>;
 
 class LatencyPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
     const LatencyQuestion question{workspace.place(), workspace.method()};
     const Latency result = workspace.ask(question);
@@ -37,12 +36,8 @@ class LatencyPanel final : public Panel {
       return;
     }
     switch (result.state) {
-      case state::ResultState::Error:
-        failure_ui(context, result.error);
-        break;
-      case state::ResultState::Loading:
-        widgets::loading_ui(context.palette, "Warming up");
-        break;
+      case state::ResultState::Error: failure_ui(context, result.error); break;
+      case state::ResultState::Loading: widgets::loading_ui(context.palette, "Warming up"); break;
       default:
         widgets::empty_ui(context.palette,
                           !result.note.empty()

@@ -32,12 +32,9 @@ struct Headings {
 
 class OverviewPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     switch (show(context)) {
-      case Show::One:
-        one_ui(context);
-        break;
+      case Show::One: one_ui(context); break;
       case Show::Both:
         grids_ui(context,
                  drawn_of({context.workspace.method(Slot::A), context.workspace.method(Slot::B)},
@@ -46,12 +43,8 @@ class OverviewPanel final : public Panel {
       case Show::Several:
         grids_ui(context, drawn_of(state::several_methods(context.workspace), context));
         break;
-      case Show::Traces:
-        grids_ui(context, state::overview_drawn(context.workspace));
-        break;
-      case Show::Difference:
-        difference_ui(context);
-        break;
+      case Show::Traces: grids_ui(context, state::overview_drawn(context.workspace)); break;
+      case Show::Difference: difference_ui(context); break;
     }
   }
 

@@ -38,8 +38,7 @@ float weight_of(const CompareColumn& column) {
 
 class MethodComparePanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Comparison result =
         shown_.ask(context.workspace, state::method_compare_question(context.workspace));
     head_ui(context, result.question);

@@ -37,8 +37,7 @@ double lowest_of(const MethodDiffQuestion::Answer& answer) {
 
 class MethodDiffPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     std::string why;
     const MethodDiffQuestion question = state::method_diff_question(context.workspace, why);
     if (why.empty()) last_ = shown_.ask(context.workspace, question);

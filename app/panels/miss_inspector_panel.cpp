@@ -29,8 +29,7 @@ constexpr const char* kView = "miss_inspector";
 
 class MissInspectorPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Place& place = context.workspace.place();
     const auto span = state::watched_span(place);
     show_ui(context, kView);
@@ -79,9 +78,8 @@ class MissInspectorPanel final : public Panel {
       ImGui::PopID();
     };
     const auto verdict = [&](std::size_t i) {
-      part_ui("span", i, [&] {
-        span_verdict_ui(context, losses[i], slots[i], shown(slots[i]).search_span);
-      });
+      part_ui("span", i,
+              [&] { span_verdict_ui(context, losses[i], slots[i], shown(slots[i]).search_span); });
     };
     const auto heads = [&](std::size_t i) {
       part_ui("span heads", i, [&] { span_heads_ui(context, losses[i]); });

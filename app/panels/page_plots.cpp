@@ -222,32 +222,22 @@ void point_at_churn(DrawContext& context, const Pages& result) {
 
 ImU32 color_of(const widgets::Palette& p, PageVerdict verdict) {
   switch (verdict) {
-    case PageVerdict::Hit:
-      return p.hit;
-    case PageVerdict::Miss:
-      return p.miss;
-    case PageVerdict::Waste:
-      return p.waste;
-    case PageVerdict::Forced:
-      return p.by_rule;
-    case PageVerdict::Neither:
-      return p.faint;
+    case PageVerdict::Hit: return p.hit;
+    case PageVerdict::Miss: return p.miss;
+    case PageVerdict::Waste: return p.waste;
+    case PageVerdict::Forced: return p.by_rule;
+    case PageVerdict::Neither: return p.faint;
   }
   return p.faint;
 }
 
 ImU32 color_of(const widgets::Palette& p, PageMove move) {
   switch (move) {
-    case PageMove::Out:
-      return p.dropped;
-    case PageMove::Dropped:
-      return widgets::mix(p.dropped, p.current, 0.4);
-    case PageMove::New:
-      return p.hit;
-    case PageMove::Kept:
-      return widgets::mix(p.hit, p.panel, 0.45);
-    case PageMove::Reselected:
-      return p.series[3];
+    case PageMove::Out: return p.dropped;
+    case PageMove::Dropped: return widgets::mix(p.dropped, p.current, 0.4);
+    case PageMove::New: return p.hit;
+    case PageMove::Kept: return widgets::mix(p.hit, p.panel, 0.45);
+    case PageMove::Reselected: return p.series[3];
   }
   return p.dropped;
 }

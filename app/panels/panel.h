@@ -24,9 +24,13 @@ struct DrawContext {
 class Panel {
  public:
   virtual ~Panel() = default;
-  virtual void draw(DrawContext& context) = 0;
+  // Says so where no trace is ready.
+  void draw(DrawContext& context);
   // The next frame puts the keyboard into the panel's search; nothing where it has none.
   virtual void start_search() {}
+
+ protected:
+  virtual void draw_trace(DrawContext& context) = 0;
 };
 
 // The panel of a view of the list.

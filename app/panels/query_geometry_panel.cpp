@@ -137,8 +137,7 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
 
 class QueryGeometryPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
     const bool both = show_now(context, kView) == state::Show::Both;
     const GeometryForm form = state::geometry_form(workspace);

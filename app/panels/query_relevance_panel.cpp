@@ -12,8 +12,7 @@ using Relevance = state::Result<QueryRelevanceQuestion>;
 
 class QueryRelevancePanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
     const Relevance result = shown_.ask(workspace, {workspace.place(), workspace.method()});
     const Place& place = result.question.place;

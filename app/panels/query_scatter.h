@@ -68,18 +68,19 @@ inline std::string query_finding(const state::Place& place, const QueryAnswer& a
       ++asking;
       chosen_asking += answer.is_chosen(i);
     }
-    text = fmt::format("{} of the {} queries that {} chose belong to the question, which has {} of "
-                       "the chunk's {}. ",
-                       chosen_asking, answer.num_chosen, answer.chosen_by, asking,
-                       answer.num_queries());
+    text = fmt::format(
+        "{} of the {} queries that {} chose belong to the question, which has {} of "
+        "the chunk's {}. ",
+        chosen_asking, answer.num_chosen, answer.chosen_by, asking, answer.num_queries());
   }
   const double r = answer.geometry.pearson_r;
   if (std::isnan(r)) return text;
-  return text + fmt::format("Queries far from the mean query {} (r = {:.2f}): QuoKA's premise {} "
-                            "in this head.",
-                            r > 0.5 ? "attend more strongly to single keys"
-                                    : "attend no more strongly than others",
-                            r, r > 0.5 ? "holds" : "does not hold");
+  return text + fmt::format(
+                    "Queries far from the mean query {} (r = {:.2f}): QuoKA's premise {} "
+                    "in this head.",
+                    r > 0.5 ? "attend more strongly to single keys"
+                            : "attend no more strongly than others",
+                    r, r > 0.5 ? "holds" : "does not hold");
 }
 
 inline std::int32_t looked_at(const state::Place& place) {

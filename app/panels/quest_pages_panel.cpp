@@ -18,12 +18,9 @@ using Shape = widgets::LegendItem::Shape;
 
 const char* reason_text(trace::DenseReason reason) {
   switch (reason) {
-    case trace::DenseReason::EmptyPast:
-      return "there are no keys before this chunk";
-    case trace::DenseReason::FitsBudget:
-      return "all past keys fit the budget";
-    case trace::DenseReason::MethodRule:
-      return "it is dense here by rule";
+    case trace::DenseReason::EmptyPast: return "there are no keys before this chunk";
+    case trace::DenseReason::FitsBudget: return "all past keys fit the budget";
+    case trace::DenseReason::MethodRule: return "it is dense here by rule";
   }
   return "";
 }
@@ -36,17 +33,11 @@ std::string come_back_text(int pages) {
 
 class QuestPagesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const QuestPagesQuestion question = state::quest_pages_question(context.workspace);
     const Pages result = shown_.ask(context.workspace, question);
     const char* title = "Quest pages";
-    if (!result) {
-      stand_in_head_ui(context, title, question.place,
-                       state::facts_of(question.place, question.method), question.stand_in);
-      ready_ui(context, result, "Bounding the pages");
-      return;
-    }
+    if (!stand_in_ready_ui(context, title, question, result, "Bounding the pages")) return;
     stand_in_head_ui(context, title, result.question.place, result->facts,
                      result.question.stand_in);
     ready_ui(context, result, "");

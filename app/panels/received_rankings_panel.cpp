@@ -128,8 +128,7 @@ void fill_strips(const widgets::Palette& palette, const Picture& picture,
 
 class ReceivedRankingsPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
     const Place& now = workspace.place();
     const Ranked ranked = ranked_.ask(workspace, {now});

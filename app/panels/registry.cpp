@@ -1,5 +1,6 @@
 // The panels of the views in app/state/view_list.h.
 #include "app/panels/panel.h"
+#include "app/panels/view_frame.h"
 #include "core/base/error.h"
 
 namespace kvloupe::panels {
@@ -7,6 +8,10 @@ namespace kvloupe::panels {
 #define KVLOUPE_DECLARE(id) std::unique_ptr<Panel> make_##id##_panel();
 KVLOUPE_VIEWS(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
+
+void Panel::draw(DrawContext& context) {
+  if (trace_ready_ui(context)) draw_trace(context);
+}
 
 std::unique_ptr<Panel> make_panel(const std::string& view_id) {
 #define KVLOUPE_MAKE(id) \

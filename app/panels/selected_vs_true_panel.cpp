@@ -54,8 +54,7 @@ struct Ends {
 
 class SelectedVsTruePanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     show_now(context, kView) == state::Show::Both ? both_ui(context) : one_ui(context);
   }
 
@@ -458,8 +457,8 @@ class SelectedVsTruePanel final : public Panel {
   state::LastAnswer<SelectedVsTrueQuestion> shown_;
   state::LastAnswer<SelectedByBothQuestion> both_;
   SteadyHead head_;
-  ImPlotRange ranks_;     // in view, of A and B alike
-  ImPlotRange whole_;     // what they were fitted to, at this place
+  ImPlotRange ranks_;  // in view, of A and B alike
+  ImPlotRange whole_;  // what they were fitted to, at this place
   std::string ranks_of_;
 };
 

@@ -1,5 +1,6 @@
 #include "app/panels/span_verdict.h"
 
+#include "app/panels/layer_rows.h"
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
 #include "app/widgets/table.h"
@@ -8,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,20 +25,15 @@ using state::SpanLossNow;
 constexpr std::size_t kMostHeads = 6;
 constexpr std::size_t kMostHeadsInWindow = 3;  // what is said of the key below needs the room
 
-// Layers run across, rows down: how much of the span each keeps.
+// How much of the span each head keeps.
 class HeadGrid {
  public:
   explicit HeadGrid(const SpanLossNow& now)
-      : loss_(*now.loss), layers_(now.question.place.info().layers) {
-    const trace::ModelInfo& model = now.question.place.info().model;
-    num_rows_ = std::max(1, model.num_q_heads / std::max(1, loss_.layout.q_heads_per_row));
-    const ImVec2 origin = ImGui::GetCursorScreenPos();
-    at_ = {origin.x + widgets::em(2.2F), origin.y + ImGui::GetTextLineHeight()};
-    const float room = ImGui::GetContentRegionAvail().x - widgets::em(2.4F);
-    cell_w_ = std::clamp(room / static_cast<float>(std::max<std::size_t>(1, layers_.size())), 2.0F,
-                         widgets::em(2.2F));
-    const auto rows = static_cast<float>(num_rows_);
-    cell_h_ = std::clamp(widgets::em(6) / rows, widgets::em(0.3F), widgets::em(1.05F));
+      : loss_(*now.loss),
+        grid_(
+            now.question.place.info().layers,
+            now.question.place.info().model.num_q_heads / std::max(1, loss_.layout.q_heads_per_row),
+            loss_.layout.q_heads_per_row, widgets::em(2.2F), ImGui::GetTextLineHeight()) {
     if (loss_.has_causes)
       for (const SpanHead* head : loss_.heads_of_mass(replay::kShareThatMatters))
         matters_.insert({head->layer, head->row});
@@ -47,84 +42,43 @@ class HeadGrid {
   void draw(DrawContext& context, const state::Place& place) const {
     const widgets::Palette& p = context.palette;
     ImDrawList* draw = ImGui::GetWindowDrawList();
-    numbers(context);
-    for (std::size_t l = 0; l < layers_.size(); ++l)
-      for (int row = 0; row < num_rows_; ++row)
-        draw->AddRectFilled(from(l, row), to(l, row), p.dense, 2);
+    {
+      const widgets::FontScope small(widgets::Type::Caption);
+      grid_.numbers_ui(p.muted, loss_.layout.axis, widgets::em(1.9F));
+    }
+    for (std::size_t l = 0; l < grid_.layers.size(); ++l)
+      for (int row = 0; row < grid_.num_rows; ++row)
+        draw->AddRectFilled(grid_.from({l, row}), grid_.to({l, row}), p.dense, 2);
     for (const SpanHead& head : loss_.heads) {
-      const auto layer = std::find(layers_.begin(), layers_.end(), head.layer);
-      if (layer == layers_.end() || head.row >= num_rows_) continue;
-      const auto l = static_cast<std::size_t>(layer - layers_.begin());
+      const auto cell = grid_.find(head.layer, head.row);
+      if (!cell) continue;
       const double share = static_cast<double>(head.kept) / static_cast<double>(head.keys);
       const ImU32 color = widgets::diverging_color(p, share);
-      draw->AddRectFilled(from(l, head.row), to(l, head.row), color, 2);
-      if (matters_.contains({head.layer, head.row})) {
-        const ImVec2 a = from(l, head.row), b = to(l, head.row);
+      const ImVec2 a = grid_.from(*cell), b = grid_.to(*cell);
+      draw->AddRectFilled(a, b, color, 2);
+      if (matters_.contains({head.layer, head.row}))
         draw->AddCircleFilled({(a.x + b.x) / 2, (a.y + b.y) / 2},
                               std::min({widgets::em(0.2F), (b.x - a.x) / 3, (b.y - a.y) / 3}),
                               widgets::ink_on(color));
-      }
     }
-    current(context, place);
-    ImGui::SetCursorScreenPos(at_);
-    const ImVec2 extent(cell_w_ * static_cast<float>(layers_.size()),
-                        cell_h_ * static_cast<float>(num_rows_));
-    const bool pressed = ImGui::InvisibleButton("###span heads", extent);
+    if (const auto here = grid_.cell_of(place)) {
+      const ImVec2 a = grid_.from(*here), b = grid_.to(*here);
+      draw->AddRect({a.x - 1.5F, a.y - 1.5F}, {b.x + 1.5F, b.y + 1.5F}, p.text, 2, 0,
+                    widgets::em(0.13F));
+    }
+    const bool pressed = grid_.button_ui("###span heads");
     if (!context.figure && ImGui::IsItemHovered()) point_at(context, pressed);
   }
 
  private:
-  ImVec2 from(std::size_t l, int row) const {
-    return {at_.x + cell_w_ * static_cast<float>(l) + 0.5F,
-            at_.y + cell_h_ * static_cast<float>(row) + 0.5F};
-  }
-  ImVec2 to(std::size_t l, int row) const {
-    const ImVec2 corner = from(l, row);
-    return {corner.x + cell_w_ - 1, corner.y + cell_h_ - 1};
-  }
-
-  void numbers(DrawContext& context) const {
-    const widgets::FontScope small(widgets::Type::Caption);
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const auto step =
-        static_cast<std::size_t>(std::max(1.0F, std::ceil(widgets::em(1.9F) / cell_w_)));
-    const float line = ImGui::GetTextLineHeight();
-    for (std::size_t l = 0; l < layers_.size(); l += step) {
-      const std::string text = std::to_string(layers_[l]);
-      const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText({from(l, 0).x + (cell_w_ - width) / 2, at_.y - line - 1}, context.palette.muted,
-                    text.c_str());
-    }
-    const int row_step = std::max(1, static_cast<int>(std::ceil(line / cell_h_)));
-    for (int row = 0; row < num_rows_; row += row_step) {
-      const bool kv = loss_.layout.axis == trace::RowAxis::KvHead;
-      const std::string text = std::to_string(kv ? row : row * loss_.layout.q_heads_per_row);
-      const float width = ImGui::CalcTextSize(text.c_str()).x;
-      draw->AddText({at_.x - width - widgets::em(0.4F), from(0, row).y + (cell_h_ - line) / 2},
-                    context.palette.muted, text.c_str());
-    }
-  }
-
-  void current(DrawContext& context, const state::Place& place) const {
-    const auto layer = std::find(layers_.begin(), layers_.end(), place.layer);
-    const int row = place.q_head / std::max(1, loss_.layout.q_heads_per_row);
-    if (layer == layers_.end() || row >= num_rows_) return;
-    const auto l = static_cast<std::size_t>(layer - layers_.begin());
-    const ImVec2 a = from(l, row), b = to(l, row);
-    ImGui::GetWindowDrawList()->AddRect({a.x - 1.5F, a.y - 1.5F}, {b.x + 1.5F, b.y + 1.5F},
-                                        context.palette.text, 2, 0, widgets::em(0.13F));
-  }
-
   void point_at(DrawContext& context, bool pressed) const {
-    const ImVec2 mouse = ImGui::GetMousePos();
-    const auto l = std::min(static_cast<std::size_t>(std::max(0.0F, (mouse.x - at_.x) / cell_w_)),
-                            layers_.size() - 1);
-    const int row = std::clamp(static_cast<int>((mouse.y - at_.y) / cell_h_), 0, num_rows_ - 1);
+    const LayerRows::Cell cell = grid_.cell_at_mouse();
+    const int layer = grid_.layers[cell.layer_idx];
     const auto head = std::find_if(
         loss_.heads.begin(), loss_.heads.end(),
-        [&](const SpanHead& one) { return one.layer == layers_[l] && one.row == row; });
+        [&](const SpanHead& one) { return one.layer == layer && one.row == cell.row; });
     std::string text =
-        fmt::format("layer {}, {}\n", layers_[l], replay::row_words(loss_.layout, row));
+        fmt::format("layer {}, {}\n", layer, replay::row_words(loss_.layout, cell.row));
     if (head == loss_.heads.end()) {
       text += "nothing of the span is lost here: every key is kept, or none of it comes before";
     } else {
@@ -136,25 +90,15 @@ class HeadGrid {
       if (head->enough)
         text += fmt::format("\na budget of {} keeps all of it", format_count(*head->enough));
     }
-    const int per_row = std::max(1, loss_.layout.q_heads_per_row);
-    state::Place there = context.workspace.place();
-    there.layer = layers_[l];
-    there.q_head = row * per_row;
-    context.workspace.pointer.at(
-        {.place = there, .key_begin = loss_.span.begin, .key_end = loss_.span.end});
+    context.workspace.pointer.at({.place = grid_.place_at(context.workspace.place(), cell),
+                                  .key_begin = loss_.span.begin,
+                                  .key_end = loss_.span.end});
     widgets::tooltip("%s", text.c_str());
-    if (!pressed) return;
-    context.workspace.cursor.change("", [&](state::Selection& s) {
-      s.place.layer = layers_[l];
-      if (s.place.q_head / per_row != row) s.place.q_head = row * per_row;
-    });
+    if (pressed) grid_.go_to(context, cell);
   }
 
   const SpanLoss& loss_;
-  const std::vector<int>& layers_;
-  int num_rows_ = 1;
-  ImVec2 at_;
-  float cell_w_ = 0, cell_h_ = 0;
+  LayerRows grid_;
   std::set<std::pair<int, int>> matters_;
 };
 

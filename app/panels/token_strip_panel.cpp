@@ -36,8 +36,7 @@ constexpr const char* kView = "token_strip";
 
 class TokenStripPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Show show = show_now(context, kView);
     show == Show::Traces ? traces_ui(context) : one_ui(context, show);
   }

@@ -12,8 +12,7 @@ using Fact = TraceInfoQuestion::Fact;
 
 class TraceInfoPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const auto facts = shown_.ask(context.workspace, TraceInfoQuestion{context.workspace.place()});
     const state::Place& place = facts.question.place;
     widgets::figure_head_ui(context.palette, context.figure, "Trace", "", place.trace->name,

@@ -335,15 +335,9 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
     const char* why = "";
     if (here.dense) {
       switch (*here.dense) {
-        case trace::DenseReason::EmptyPast:
-          why = "; this chunk: nothing before it";
-          break;
-        case trace::DenseReason::FitsBudget:
-          why = "; this chunk: all fits the budget";
-          break;
-        case trace::DenseReason::MethodRule:
-          why = "; this chunk: by the method's rule";
-          break;
+        case trace::DenseReason::EmptyPast: why = "; this chunk: nothing before it"; break;
+        case trace::DenseReason::FitsBudget: why = "; this chunk: all fits the budget"; break;
+        case trace::DenseReason::MethodRule: why = "; this chunk: by the method's rule"; break;
       }
     }
     chips.push_back({fmt::format("dense in {} of {} chunks{}", facts.dense_cells,

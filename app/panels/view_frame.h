@@ -76,16 +76,20 @@ bool ready_ui(DrawContext& context, const state::Result<Q>& result, const std::s
     return true;
   }
   switch (result.state) {
-    case state::ResultState::Error:
-      failure_ui(context, result.error);
-      break;
-    case state::ResultState::Loading:
-      widgets::loading_ui(context.palette, doing);
-      break;
-    default:
-      widgets::empty_ui(context.palette, result.note);
+    case state::ResultState::Error: failure_ui(context, result.error); break;
+    case state::ResultState::Loading: widgets::loading_ui(context.palette, doing); break;
+    default: widgets::empty_ui(context.palette, result.note);
   }
   return false;
+}
+// The same for a view of one kind of methods, with the head that says what is being asked.
+template <state::Question Q>
+bool stand_in_ready_ui(DrawContext& context, const std::string& title, const Q& question,
+                       const state::Result<Q>& result, const std::string& doing) {
+  if (result) return true;
+  stand_in_head_ui(context, title, question.place, state::facts_of(question.place, question.method),
+                   question.stand_in);
+  return ready_ui(context, result, doing);
 }
 // The same before there is a trace: opening, failed, none. False when nothing else can be drawn.
 bool trace_ready_ui(DrawContext& context);

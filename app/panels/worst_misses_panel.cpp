@@ -22,8 +22,7 @@ constexpr const char* kView = "worst_misses";
 
 class WorstMissesPanel final : public Panel {
  public:
-  void draw(DrawContext& context) override {
-    if (!trace_ready_ui(context)) return;
+  void draw_trace(DrawContext& context) override {
     const Misses result =
         shown_.ask(context.workspace, state::worst_misses_question(context.workspace));
     head_ui(context, result.question);

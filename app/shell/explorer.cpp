@@ -118,12 +118,9 @@ void Explorer::set_theme(widgets::ThemeChoice theme) {
 
 widgets::ThemeKind Explorer::theme() const {
   switch (settings_.theme) {
-    case widgets::ThemeChoice::Dark:
-      return widgets::ThemeKind::Dark;
-    case widgets::ThemeChoice::Light:
-      return widgets::ThemeKind::Light;
-    case widgets::ThemeChoice::System:
-      break;
+    case widgets::ThemeChoice::Dark: return widgets::ThemeKind::Dark;
+    case widgets::ThemeChoice::Light: return widgets::ThemeKind::Light;
+    case widgets::ThemeChoice::System: break;
   }
   return desktop_theme_.kind();
 }

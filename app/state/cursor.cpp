@@ -144,18 +144,12 @@ void Cursor::set_picture(const PictureForm& form) {
 
 bool Cursor::back() {
   TraceTab* tab = traces_.ready();
-  if (tab == nullptr) return false;
-  auto target = tab->history.back(tab->selection);
-  if (target) tab->selection = std::move(*target);
-  return target.has_value();
+  return tab != nullptr && tab->history.back(tab->selection);
 }
 
 bool Cursor::forward() {
   TraceTab* tab = traces_.ready();
-  if (tab == nullptr) return false;
-  auto target = tab->history.forward(tab->selection);
-  if (target) tab->selection = std::move(*target);
-  return target.has_value();
+  return tab != nullptr && tab->history.forward(tab->selection);
 }
 
 bool Cursor::can_go_back() const {

@@ -13,18 +13,12 @@ namespace kvloupe::state {
 const char* label_of(replay::BlockState state) {
   using replay::BlockState;
   switch (state) {
-    case BlockState::Future:
-      return "in the future";
-    case BlockState::Dropped:
-      return "not kept";
-    case BlockState::Kept:
-      return "kept by score";
-    case BlockState::Forced:
-      return "kept by rule";
-    case BlockState::Straddling:
-      return "straddles the chunk's begin";
-    case BlockState::Current:
-      return "of the chunk";
+    case BlockState::Future: return "in the future";
+    case BlockState::Dropped: return "not kept";
+    case BlockState::Kept: return "kept by score";
+    case BlockState::Forced: return "kept by rule";
+    case BlockState::Straddling: return "straddles the chunk's begin";
+    case BlockState::Current: return "of the chunk";
   }
   return "";
 }
@@ -32,14 +26,10 @@ const char* label_of(replay::BlockState state) {
 const char* label_of(analysis::KeyKind kind) {
   using analysis::KeyKind;
   switch (kind) {
-    case KeyKind::Other:
-      return "other";
-    case KeyKind::Global:
-      return "global: high by mean";
-    case KeyKind::QuerySpecific:
-      return "query-specific: high by maximum only";
-    case KeyKind::Broken:
-      return "not a number";
+    case KeyKind::Other: return "other";
+    case KeyKind::Global: return "global: high by mean";
+    case KeyKind::QuerySpecific: return "query-specific: high by maximum only";
+    case KeyKind::Broken: return "not a number";
   }
   return "";
 }
@@ -47,24 +37,15 @@ const char* label_of(analysis::KeyKind kind) {
 const char* label_of(analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
-    case KeyState::Future:
-      return "not yet seen";
-    case KeyState::Dropped:
-      return "not selected";
-    case KeyState::Evicted:
-      return "evicted";
-    case KeyState::Kept:
-      return "kept";
-    case KeyState::Sink:
-      return "sink";
-    case KeyState::Recent:
-      return "recent";
-    case KeyState::Current:
-      return "current chunk";
-    case KeyState::Dense:
-      return "all kept (dense)";
-    case KeyState::Hidden:
-      return "beyond the window";
+    case KeyState::Future: return "not yet seen";
+    case KeyState::Dropped: return "not selected";
+    case KeyState::Evicted: return "evicted";
+    case KeyState::Kept: return "kept";
+    case KeyState::Sink: return "sink";
+    case KeyState::Recent: return "recent";
+    case KeyState::Current: return "current chunk";
+    case KeyState::Dense: return "all kept (dense)";
+    case KeyState::Hidden: return "beyond the window";
   }
   return "";
 }
@@ -72,14 +53,10 @@ const char* label_of(analysis::KeyState state) {
 const char* label_of(analysis::KeyVerdict verdict) {
   using analysis::KeyVerdict;
   switch (verdict) {
-    case KeyVerdict::Hit:
-      return "hit";
-    case KeyVerdict::Miss:
-      return "miss";
-    case KeyVerdict::Waste:
-      return "waste";
-    case KeyVerdict::Neither:
-      return "neither";
+    case KeyVerdict::Hit: return "hit";
+    case KeyVerdict::Miss: return "miss";
+    case KeyVerdict::Waste: return "waste";
+    case KeyVerdict::Neither: return "neither";
   }
   return "";
 }
@@ -87,16 +64,11 @@ const char* label_of(analysis::KeyVerdict verdict) {
 const char* label_of(analysis::KeptBy kept_by) {
   using analysis::KeptBy;
   switch (kept_by) {
-    case KeptBy::Neither:
-      return "neither";
-    case KeptBy::AOnly:
-      return "A only";
-    case KeptBy::BOnly:
-      return "B only";
-    case KeptBy::Both:
-      return "both";
-    case KeptBy::NoCandidate:
-      return "no candidate";
+    case KeptBy::Neither: return "neither";
+    case KeptBy::AOnly: return "A only";
+    case KeptBy::BOnly: return "B only";
+    case KeptBy::Both: return "both";
+    case KeptBy::NoCandidate: return "no candidate";
   }
   return "";
 }

@@ -34,14 +34,11 @@ bool matches(const MethodInfo& method, const std::string& query) {
 std::string title_of(const MethodInfo& method) {
   const bool evicts = method.state_action == trace::StateAction::Eviction;
   switch (method.granularity) {
-    case trace::Granularity::None:
-      return "Keep everything";
+    case trace::Granularity::None: return "Keep everything";
     case trace::Granularity::Token:
       return evicts ? "Evict keys for good" : "Select keys anew for each chunk";
-    case trace::Granularity::Page:
-      return evicts ? "Evict pages for good" : "Select pages";
-    case trace::Granularity::Block:
-      return evicts ? "Evict blocks for good" : "Select blocks";
+    case trace::Granularity::Page: return evicts ? "Evict pages for good" : "Select pages";
+    case trace::Granularity::Block: return evicts ? "Evict blocks for good" : "Select blocks";
     case trace::Granularity::Lane:
       return evicts ? "Drop lanes and evict keys" : "Drop lanes, keep every key";
   }
@@ -59,12 +56,9 @@ std::string range_of(const ParamInfo& param) {
                          format_shortest(param.min),
                          is_bounded(param) ? " to " + format_shortest(param.max) : " on",
                          param.odd ? ", odd" : "");
-    case ParamType::Bool:
-      return "on or off";
-    case ParamType::Enum:
-      return fmt::format("{}", fmt::join(param.choices, " or "));
-    case ParamType::Path:
-      return {};
+    case ParamType::Bool: return "on or off";
+    case ParamType::Enum: return fmt::format("{}", fmt::join(param.choices, " or "));
+    case ParamType::Path: return {};
   }
   return {};
 }

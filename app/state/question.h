@@ -117,14 +117,10 @@ struct Result {
 template <Question Q>
 std::string problem_of(const Result<Q>& result) {
   switch (result.state) {
-    case ResultState::Ready:
-      return {};
-    case ResultState::Error:
-      return result.error;
-    case ResultState::Loading:
-      return "the result is not computed yet";
-    case ResultState::Empty:
-      return result.note;
+    case ResultState::Ready: return {};
+    case ResultState::Error: return result.error;
+    case ResultState::Loading: return "the result is not computed yet";
+    case ResultState::Empty: return result.note;
   }
   return {};
 }

@@ -181,22 +181,14 @@ void SelectionHistory::move_to(const TracePtr& trace) {
     }
 }
 
-std::optional<Selection> SelectionHistory::back(const Selection& now) {
-  if (past_.empty()) return std::nullopt;
-  future_.push_back(now);
-  Selection target = past_.back();
-  past_.pop_back();
+bool SelectionHistory::step(std::vector<Selection>& from, std::vector<Selection>& to,
+                            Selection& now) {
+  if (from.empty()) return false;
+  to.push_back(std::move(now));
+  now = std::move(from.back());
+  from.pop_back();
   last_kind_.clear();
-  return target;
-}
-
-std::optional<Selection> SelectionHistory::forward(const Selection& now) {
-  if (future_.empty()) return std::nullopt;
-  past_.push_back(now);
-  Selection target = future_.back();
-  future_.pop_back();
-  last_kind_.clear();
-  return target;
+  return true;
 }
 
 }  // namespace kvloupe::state

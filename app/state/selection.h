@@ -39,8 +39,9 @@ Selection initial_selection(const TracePtr& trace, const Selection* like);
 class SelectionHistory {
  public:
   void push(const Selection& before, const std::string& kind);
-  std::optional<Selection> back(const Selection& now);
-  std::optional<Selection> forward(const Selection& now);
+  // False where there is no such step.
+  bool back(Selection& now) { return step(past_, future_, now); }
+  bool forward(Selection& now) { return step(future_, past_, now); }
   // The same steps in a later reading of the same trace.
   void move_to(const TracePtr& trace);
   bool can_go_back() const { return !past_.empty(); }
@@ -48,6 +49,8 @@ class SelectionHistory {
 
  private:
   static constexpr std::size_t kDepth = 200;
+  bool step(std::vector<Selection>& from, std::vector<Selection>& to, Selection& now);
+
   std::vector<Selection> past_, future_;
   std::string last_kind_;
 };

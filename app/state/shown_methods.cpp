@@ -35,16 +35,11 @@ void add_once(std::vector<MethodChoice>& methods, const MethodChoice& method) {
 
 const char* name_of(Show show) {
   switch (show) {
-    case Show::One:
-      return "one";
-    case Show::Both:
-      return "both";
-    case Show::Difference:
-      return "difference";
-    case Show::Traces:
-      return "traces";
-    case Show::Several:
-      return "several";
+    case Show::One: return "one";
+    case Show::Both: return "both";
+    case Show::Difference: return "difference";
+    case Show::Traces: return "traces";
+    case Show::Several: return "several";
   }
   return "";
 }

@@ -11,18 +11,12 @@ namespace kvloupe::state {
 
 const char* name_of(Format format) {
   switch (format) {
-    case Format::Png:
-      return "png";
-    case Format::Svg:
-      return "svg";
-    case Format::Csv:
-      return "csv";
-    case Format::Npy:
-      return "npy";
-    case Format::Markdown:
-      return "markdown";
-    case Format::Latex:
-      return "latex";
+    case Format::Png: return "png";
+    case Format::Svg: return "svg";
+    case Format::Csv: return "csv";
+    case Format::Npy: return "npy";
+    case Format::Markdown: return "markdown";
+    case Format::Latex: return "latex";
   }
   return "";
 }

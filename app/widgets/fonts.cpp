@@ -16,15 +16,11 @@ constexpr float kGridStep = 8.0F;
 
 float size_of(Type type) {
   switch (type) {
-    case Type::Title:
-      return 1.3F;
+    case Type::Title: return 1.3F;
     case Type::Strong:
-    case Type::Text:
-      return 1.0F;
-    case Type::Number:
-      return 0.92F;
-    case Type::Caption:
-      return 0.84F;
+    case Type::Text: return 1.0F;
+    case Type::Number: return 0.92F;
+    case Type::Caption: return 0.84F;
   }
   return 1.0F;
 }
@@ -32,13 +28,10 @@ float size_of(Type type) {
 ImFont* face_of(Type type) {
   switch (type) {
     case Type::Title:
-    case Type::Strong:
-      return fonts().strong;
-    case Type::Number:
-      return fonts().mono;
+    case Type::Strong: return fonts().strong;
+    case Type::Number: return fonts().mono;
     case Type::Text:
-    case Type::Caption:
-      return fonts().body;
+    case Type::Caption: return fonts().body;
   }
   return fonts().body;
 }

@@ -132,23 +132,15 @@ const Palette& palette_of(ThemeKind kind) {
 ImU32 color_of(const Palette& palette, analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
-    case KeyState::Future:
-      return palette.future;
-    case KeyState::Dropped:
-      return palette.dropped;
-    case KeyState::Evicted:
-      return palette.evicted;
-    case KeyState::Kept:
-      return palette.hit;
+    case KeyState::Future: return palette.future;
+    case KeyState::Dropped: return palette.dropped;
+    case KeyState::Evicted: return palette.evicted;
+    case KeyState::Kept: return palette.hit;
     case KeyState::Sink:
-    case KeyState::Recent:
-      return palette.by_rule;
-    case KeyState::Current:
-      return palette.current;
-    case KeyState::Dense:
-      return palette.dense;
-    case KeyState::Hidden:
-      return palette.hidden;
+    case KeyState::Recent: return palette.by_rule;
+    case KeyState::Current: return palette.current;
+    case KeyState::Dense: return palette.dense;
+    case KeyState::Hidden: return palette.hidden;
   }
   return palette.future;
 }
@@ -156,14 +148,10 @@ ImU32 color_of(const Palette& palette, analysis::KeyState state) {
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
   using analysis::KeyVerdict;
   switch (verdict) {
-    case KeyVerdict::Hit:
-      return palette.hit;
-    case KeyVerdict::Miss:
-      return palette.miss;
-    case KeyVerdict::Waste:
-      return palette.waste;
-    case KeyVerdict::Neither:
-      return palette.dropped;
+    case KeyVerdict::Hit: return palette.hit;
+    case KeyVerdict::Miss: return palette.miss;
+    case KeyVerdict::Waste: return palette.waste;
+    case KeyVerdict::Neither: return palette.dropped;
   }
   return palette.dropped;
 }
@@ -171,16 +159,11 @@ ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict) {
 ImU32 color_of(const Palette& palette, analysis::KeptBy kept_by) {
   using analysis::KeptBy;
   switch (kept_by) {
-    case KeptBy::AOnly:
-      return color_of_slot(palette, state::Slot::A);
-    case KeptBy::BOnly:
-      return color_of_slot(palette, state::Slot::B);
-    case KeptBy::Both:
-      return palette.both;
-    case KeptBy::Neither:
-      return palette.dropped;
-    case KeptBy::NoCandidate:
-      return palette.future;
+    case KeptBy::AOnly: return color_of_slot(palette, state::Slot::A);
+    case KeptBy::BOnly: return color_of_slot(palette, state::Slot::B);
+    case KeptBy::Both: return palette.both;
+    case KeptBy::Neither: return palette.dropped;
+    case KeptBy::NoCandidate: return palette.future;
   }
   return palette.future;
 }
@@ -188,18 +171,13 @@ ImU32 color_of(const Palette& palette, analysis::KeptBy kept_by) {
 ImU32 color_of(const Palette& palette, replay::BlockState state) {
   using replay::BlockState;
   switch (state) {
-    case BlockState::Future:
-      return palette.future;
-    case BlockState::Dropped:
-      return palette.dropped;
-    case BlockState::Kept:
-      return palette.hit;
-    case BlockState::Forced:
-      return palette.by_rule;
+    case BlockState::Future: return palette.future;
+    case BlockState::Dropped: return palette.dropped;
+    case BlockState::Kept: return palette.hit;
+    case BlockState::Forced: return palette.by_rule;
     case BlockState::Straddling:  // holds keys of both
       return mix(palette.by_rule, palette.current, 0.5);
-    case BlockState::Current:
-      return palette.current;
+    case BlockState::Current: return palette.current;
   }
   return palette.future;
 }
@@ -207,14 +185,10 @@ ImU32 color_of(const Palette& palette, replay::BlockState state) {
 ImU32 color_of(const Palette& palette, analysis::KeyKind kind) {
   using analysis::KeyKind;
   switch (kind) {
-    case KeyKind::Other:
-      return palette.dropped;
-    case KeyKind::Global:
-      return palette.series[4];
-    case KeyKind::QuerySpecific:
-      return palette.series[3];
-    case KeyKind::Broken:
-      return palette.error;
+    case KeyKind::Other: return palette.dropped;
+    case KeyKind::Global: return palette.series[4];
+    case KeyKind::QuerySpecific: return palette.series[3];
+    case KeyKind::Broken: return palette.error;
   }
   return palette.dropped;
 }
@@ -224,20 +198,13 @@ ImU32 color_of(const Palette& palette, replay::Stage stage) {
   switch (stage) {
     case Stage::Evicted:  // the one cause that is seen in maps, too
       return palette.evicted;
-    case Stage::QuerySampling:
-      return palette.series[0];
-    case Stage::HeadMerge:
-      return palette.series[1];
-    case Stage::Unit:
-      return palette.series[4];
-    case Stage::ReusedSet:
-      return palette.series[6];
-    case Stage::Approximation:
-      return palette.series[3];
-    case Stage::Threshold:
-      return palette.series[5];
-    case Stage::Budget:
-      return palette.series[2];
+    case Stage::QuerySampling: return palette.series[0];
+    case Stage::HeadMerge: return palette.series[1];
+    case Stage::Unit: return palette.series[4];
+    case Stage::ReusedSet: return palette.series[6];
+    case Stage::Approximation: return palette.series[3];
+    case Stage::Threshold: return palette.series[5];
+    case Stage::Budget: return palette.series[2];
   }
   return palette.series[2];
 }
@@ -249,18 +216,12 @@ ImU32 color_of_slot(const Palette& palette, state::Slot slot) {
 int prominence_of(replay::BlockState state) {
   using replay::BlockState;
   switch (state) {
-    case BlockState::Kept:
-      return 5;
-    case BlockState::Forced:
-      return 4;
-    case BlockState::Straddling:
-      return 3;
-    case BlockState::Current:
-      return 2;
-    case BlockState::Dropped:
-      return 1;
-    case BlockState::Future:
-      return 0;
+    case BlockState::Kept: return 5;
+    case BlockState::Forced: return 4;
+    case BlockState::Straddling: return 3;
+    case BlockState::Current: return 2;
+    case BlockState::Dropped: return 1;
+    case BlockState::Future: return 0;
   }
   return 0;
 }
@@ -268,24 +229,15 @@ int prominence_of(replay::BlockState state) {
 int prominence_of(analysis::KeyState state) {
   using analysis::KeyState;
   switch (state) {
-    case KeyState::Sink:
-      return 8;
-    case KeyState::Recent:
-      return 7;
-    case KeyState::Kept:
-      return 6;
-    case KeyState::Current:
-      return 5;
-    case KeyState::Dense:
-      return 4;
-    case KeyState::Evicted:
-      return 3;
-    case KeyState::Dropped:
-      return 2;
-    case KeyState::Hidden:
-      return 1;
-    case KeyState::Future:
-      return 0;
+    case KeyState::Sink: return 8;
+    case KeyState::Recent: return 7;
+    case KeyState::Kept: return 6;
+    case KeyState::Current: return 5;
+    case KeyState::Dense: return 4;
+    case KeyState::Evicted: return 3;
+    case KeyState::Dropped: return 2;
+    case KeyState::Hidden: return 1;
+    case KeyState::Future: return 0;
   }
   return 0;
 }

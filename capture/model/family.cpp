@@ -11,7 +11,7 @@
 
 namespace kvloupe::capture {
 
-#define KVLOUPE_DECLARE(id) Family family_##id();
+#define KVLOUPE_DECLARE(id) void family_##id(Family& family);
 KVLOUPE_FAMILIES(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
 
@@ -87,7 +87,14 @@ std::string_view Family::name_of(Role role, ModelSource::Format format) const {
 }
 
 const std::vector<Family>& families() {
-#define KVLOUPE_LIST(id) family_##id(),
+  const auto described = [](std::string_view id, void (*describe)(Family&)) {
+    Family family;
+    family.id = id;
+    family.gguf = family.hugging_face = {id};
+    describe(family);
+    return family;
+  };
+#define KVLOUPE_LIST(id) described(#id, family_##id),
   static const std::vector<Family> all = {KVLOUPE_FAMILIES(KVLOUPE_LIST)};
 #undef KVLOUPE_LIST
   return all;

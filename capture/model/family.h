@@ -46,9 +46,9 @@ struct TensorName {
 };
 
 struct Family {
-  std::string_view id;                         // as a trace's architecture
-  std::vector<std::string_view> gguf;          // general.architecture
-  std::vector<std::string_view> hugging_face;  // model_type
+  std::string_view id;  // as a trace's architecture
+  // What files call it, the id unless the family says otherwise: general.architecture, model_type.
+  std::vector<std::string_view> gguf, hugging_face;
   // The order of query and key rows in GGUF files; in Hugging Face's it is half-split.
   trace::RopePairing gguf_pairing = trace::RopePairing::HalfSplit;
   // Beside the names that all families share, or in their place.

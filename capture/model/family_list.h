@@ -1,4 +1,5 @@
-// The list of model families: one line each; families/<id>.cpp defines family_<id>().
+// The list of model families: one line each; families/<id>.cpp defines
+// void family_<id>(Family&), which says what differs.
 #pragma once
 
 #define KVLOUPE_FAMILIES(X) \

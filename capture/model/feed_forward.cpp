@@ -12,10 +12,8 @@ namespace {
 
 at::Tensor activated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
   switch (activation) {
-    case Activation::Silu:
-      return at::silu(gate).mul_(up);
-    case Activation::GeluTanh:
-      return at::gelu(gate, "tanh").mul_(up);
+    case Activation::Silu: return at::silu(gate).mul_(up);
+    case Activation::GeluTanh: return at::gelu(gate, "tanh").mul_(up);
     case Activation::ClampedSwish: {
       constexpr double kLimit = 7, kSlope = 1.702;
       const at::Tensor low = gate.clamp_max(kLimit);

@@ -10,21 +10,16 @@ std::size_t scalar_bytes(std::uint32_t type) {
   switch (type) {
     case kUint8:
     case kInt8:
-    case kBool:
-      return 1;
+    case kBool: return 1;
     case kUint16:
-    case kInt16:
-      return 2;
+    case kInt16: return 2;
     case kUint32:
     case kInt32:
-    case kFloat32:
-      return 4;
+    case kFloat32: return 4;
     case kUint64:
     case kInt64:
-    case kFloat64:
-      return 8;
-    default:
-      return 0;
+    case kFloat64: return 8;
+    default: return 0;
   }
 }
 
@@ -59,22 +54,14 @@ bool GgufFile::has(std::string_view key) const { return find(key) != nullptr; }
 std::int64_t GgufFile::read_integer(Cursor& cursor, std::uint32_t type,
                                     std::string_view key) const {
   switch (type) {
-    case kUint8:
-      return cursor.read<std::uint8_t>();
-    case kInt8:
-      return cursor.read<std::int8_t>();
-    case kUint16:
-      return cursor.read<std::uint16_t>();
-    case kInt16:
-      return cursor.read<std::int16_t>();
-    case kUint32:
-      return cursor.read<std::uint32_t>();
-    case kInt32:
-      return cursor.read<std::int32_t>();
-    case kBool:
-      return cursor.read<std::uint8_t>() != 0 ? 1 : 0;
-    case kInt64:
-      return cursor.read<std::int64_t>();
+    case kUint8: return cursor.read<std::uint8_t>();
+    case kInt8: return cursor.read<std::int8_t>();
+    case kUint16: return cursor.read<std::uint16_t>();
+    case kInt16: return cursor.read<std::int16_t>();
+    case kUint32: return cursor.read<std::uint32_t>();
+    case kInt32: return cursor.read<std::int32_t>();
+    case kBool: return cursor.read<std::uint8_t>() != 0 ? 1 : 0;
+    case kInt64: return cursor.read<std::int64_t>();
     case kUint64: {
       const auto value = cursor.read<std::uint64_t>();
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -83,8 +70,7 @@ std::int64_t GgufFile::read_integer(Cursor& cursor, std::uint32_t type,
       }
       return static_cast<std::int64_t>(value);
     }
-    default:
-      throw damaged(path_, fmt::format("the metadata key {} is not an integer", shown(key)));
+    default: throw damaged(path_, fmt::format("the metadata key {} is not an integer", shown(key)));
   }
 }
 

@@ -53,14 +53,10 @@ void scale_by_parts(const RopeForm& form, std::int64_t head_dim, std::vector<flo
 
 const char* name_of(RopeScaling scaling) {
   switch (scaling) {
-    case RopeScaling::None:
-      return "default";
-    case RopeScaling::Linear:
-      return "linear";
-    case RopeScaling::Llama3:
-      return "llama3";
-    case RopeScaling::Yarn:
-      return "yarn";
+    case RopeScaling::None: return "default";
+    case RopeScaling::Linear: return "linear";
+    case RopeScaling::Llama3: return "llama3";
+    case RopeScaling::Yarn: return "yarn";
   }
   return "";
 }
@@ -101,14 +97,11 @@ RopeFrequencies rope_frequencies(const RopeForm& form, std::int64_t head_dim) {
     return rope;
   }
   switch (form.scaling) {
-    case RopeScaling::None:
-      break;
+    case RopeScaling::None: break;
     case RopeScaling::Linear:
       for (float& frequency : rope.frequencies) frequency /= static_cast<float>(form.factor);
       break;
-    case RopeScaling::Llama3:
-      scale_by_wavelength(form, rope.frequencies);
-      break;
+    case RopeScaling::Llama3: scale_by_wavelength(form, rope.frequencies); break;
     case RopeScaling::Yarn:
       scale_by_parts(form, head_dim, rope.frequencies);
       rope.magnitude = static_cast<float>(

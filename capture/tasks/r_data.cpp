@@ -163,8 +163,7 @@ class Unserialiser {
     Value value;
     switch (flags & 0xFF) {
       case kNull:
-      case kGlobalEnv:
-        return value;
+      case kGlobalEnv: return value;
       case kLogical:
       case kInteger:
         for (std::size_t left = length(4); left > 0; --left) {
@@ -180,8 +179,7 @@ class Unserialiser {
       case kList:
         for (std::size_t left = length(4); left > 0; --left) value.items.push_back(item(depth + 1));
         break;
-      default:
-        fail(origin_, fmt::format("it holds an R value of type {}", flags & 0xFF));
+      default: fail(origin_, fmt::format("it holds an R value of type {}", flags & 0xFF));
     }
     if (flags & kHasAttributes) attributes(value, depth);
     return value;

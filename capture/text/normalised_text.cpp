@@ -32,10 +32,8 @@ bool leans_back(utf8proc_int32_t code) {
   switch (utf8proc_category(code)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-      return true;
-    default:
-      return utf8proc_get_property(code)->combining_class != 0;
+    case UTF8PROC_CATEGORY_ME: return true;
+    default: return utf8proc_get_property(code)->combining_class != 0;
   }
 }
 

@@ -115,12 +115,9 @@ inline double LaneOverlap::mean() const {
 
 inline const char* name_of(LaneChoice choice) {
   switch (choice) {
-    case LaneChoice::Magnitude:
-      return "magnitude";
-    case LaneChoice::Leading:
-      return "leading";
-    case LaneChoice::QueryLanes:
-      return "query_lanes";
+    case LaneChoice::Magnitude: return "magnitude";
+    case LaneChoice::Leading: return "leading";
+    case LaneChoice::QueryLanes: return "query_lanes";
   }
   return "";
 }

@@ -22,12 +22,9 @@ constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
 std::size_t columns_of(const replay::ReplayCell& cell, Number number) {
   switch (number) {
-    case Number::OutputError:
-      return cell.output_error.size();
-    case Number::SpanKept:
-      return cell.rows.size();
-    default:
-      return cell.metrics.size();
+    case Number::OutputError: return cell.output_error.size();
+    case Number::SpanKept: return cell.rows.size();
+    default: return cell.metrics.size();
   }
 }
 
@@ -35,16 +32,11 @@ std::size_t columns_of(const replay::ReplayCell& cell, Number number) {
 std::optional<double> value_of(const replay::ReplayCell& cell, Number number, std::size_t column,
                                const std::optional<replay::KeySpan>& span) {
   switch (number) {
-    case Number::MassRecall:
-      return cell.metrics[column].mass_recall;
-    case Number::TopkOverlap:
-      return cell.metrics[column].topk_overlap;
-    case Number::Gap:
-      return cell.metrics[column].gap;
-    case Number::SpanKept:
-      return replay::span_kept(cell, column, span.value());
-    default:
-      return cell.output_error[column];
+    case Number::MassRecall: return cell.metrics[column].mass_recall;
+    case Number::TopkOverlap: return cell.metrics[column].topk_overlap;
+    case Number::Gap: return cell.metrics[column].gap;
+    case Number::SpanKept: return replay::span_kept(cell, column, span.value());
+    default: return cell.output_error[column];
   }
 }
 

@@ -80,32 +80,22 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
 
 inline const char* name_of(PageVerdict verdict) {
   switch (verdict) {
-    case PageVerdict::Hit:
-      return "hit";
-    case PageVerdict::Miss:
-      return "miss";
-    case PageVerdict::Waste:
-      return "waste";
-    case PageVerdict::Forced:
-      return "forced";
-    case PageVerdict::Neither:
-      return "neither";
+    case PageVerdict::Hit: return "hit";
+    case PageVerdict::Miss: return "miss";
+    case PageVerdict::Waste: return "waste";
+    case PageVerdict::Forced: return "forced";
+    case PageVerdict::Neither: return "neither";
   }
   return "";
 }
 
 inline const char* name_of(PageMove move) {
   switch (move) {
-    case PageMove::Out:
-      return "out";
-    case PageMove::Dropped:
-      return "dropped";
-    case PageMove::New:
-      return "new";
-    case PageMove::Kept:
-      return "kept";
-    case PageMove::Reselected:
-      return "reselected";
+    case PageMove::Out: return "out";
+    case PageMove::Dropped: return "dropped";
+    case PageMove::New: return "new";
+    case PageMove::Kept: return "kept";
+    case PageMove::Reselected: return "reselected";
   }
   return "";
 }

@@ -51,14 +51,10 @@ KindCount count_kind(const ReceivedRankings& rankings, KeyKind kind,
 
 inline const char* name_of(KeyKind kind) {
   switch (kind) {
-    case KeyKind::Other:
-      return "other";
-    case KeyKind::Global:
-      return "global";
-    case KeyKind::QuerySpecific:
-      return "query_specific";
-    case KeyKind::Broken:
-      return "nan";
+    case KeyKind::Other: return "other";
+    case KeyKind::Global: return "global";
+    case KeyKind::QuerySpecific: return "query_specific";
+    case KeyKind::Broken: return "nan";
   }
   return "";
 }

@@ -17,13 +17,10 @@ Error::Error(ErrorKind kind, std::string what_failed, std::string why, std::stri
 
 int Error::exit_code() const noexcept {
   switch (kind_) {
-    case ErrorKind::Usage:
-      return 2;
-    case ErrorKind::Cancelled:
-      return 130;
+    case ErrorKind::Usage: return 2;
+    case ErrorKind::Cancelled: return 130;
     case ErrorKind::Input:
-    case ErrorKind::Internal:
-      return 1;
+    case ErrorKind::Internal: return 1;
   }
   return 1;
 }

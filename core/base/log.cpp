@@ -13,12 +13,9 @@ std::atomic<bool> quiet_flag{false};
 
 const char* prefix_of(Level level) {
   switch (level) {
-    case Level::Info:
-      return "";
-    case Level::Warning:
-      return "warning: ";
-    case Level::Error:
-      return "error: ";
+    case Level::Info: return "";
+    case Level::Warning: return "warning: ";
+    case Level::Error: return "error: ";
   }
   return "";
 }

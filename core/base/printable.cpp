@@ -22,10 +22,8 @@ bool is_printable(utf8proc_int32_t code_point) {
     case UTF8PROC_CATEGORY_CS:
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return false;
-    default:
-      return !turns_direction(code_point);
+    case UTF8PROC_CATEGORY_ZP: return false;
+    default: return !turns_direction(code_point);
   }
 }
 

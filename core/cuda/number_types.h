@@ -22,12 +22,9 @@ struct BFloat16 {  // the upper half of an fp32
 template <typename Work>
 auto with_number_of(NumberType type, const Work& work) {
   switch (type) {
-    case NumberType::Fp16:
-      return work(Half());
-    case NumberType::Bf16:
-      return work(BFloat16());
-    case NumberType::Fp32:
-      break;
+    case NumberType::Fp16: return work(Half());
+    case NumberType::Bf16: return work(BFloat16());
+    case NumberType::Fp32: break;
   }
   return work(float());
 }

@@ -77,8 +77,7 @@ DeviceId parse_device(const std::string& text) {
 DeviceInfo open_device(const std::string& text) {
   const DeviceId device = parse_device(text);
   switch (device.kind) {
-    case DeviceKind::Cpu:
-      break;
+    case DeviceKind::Cpu: break;
     case DeviceKind::Cuda:
       return {fmt::format("cuda:{}", device.index), open_cuda_device(device.index).name, 0,
               DeviceKind::Cuda};
@@ -93,13 +92,11 @@ c10::Device torch_device(const std::string& text) {
   const DeviceId device = parse_device(text);
   open_device(text);
   switch (device.kind) {
-    case DeviceKind::Cpu:
-      break;
+    case DeviceKind::Cpu: break;
     case DeviceKind::Cuda:
       sum_in_fp32();
       return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.index)};
-    case DeviceKind::Sim:
-      return {c10::DeviceType::PrivateUse1, 0};
+    case DeviceKind::Sim: return {c10::DeviceType::PrivateUse1, 0};
   }
   return {c10::DeviceType::CPU};
 }
@@ -165,8 +162,7 @@ double measure_read_bandwidth() {
 
 bool multiplies(ComputeType type) {
   switch (type) {
-    case ComputeType::Fp32:
-      return true;
+    case ComputeType::Fp32: return true;
     case ComputeType::Bf16: {
       static const bool bf16 = answers_yes("mkldnn::_is_mkldnn_bf16_supported");
       return bf16;

@@ -9,12 +9,9 @@ namespace kvloupe {
 
 inline c10::ScalarType scalar_type(ComputeType type) {
   switch (type) {
-    case ComputeType::Fp32:
-      return c10::kFloat;
-    case ComputeType::Bf16:
-      return c10::kBFloat16;
-    case ComputeType::Fp16:
-      return c10::kHalf;
+    case ComputeType::Fp32: return c10::kFloat;
+    case ComputeType::Bf16: return c10::kBFloat16;
+    case ComputeType::Fp16: return c10::kHalf;
   }
   return c10::kFloat;
 }

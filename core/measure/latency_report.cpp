@@ -43,12 +43,9 @@ std::string words_of(const GpuConditions& gpu) {
 
 const char* gather_name(KvReads reads) {
   switch (reads) {
-    case KvReads::Copies:
-      return "gather";
-    case KvReads::Tables:
-      return "block tables";
-    case KvReads::Masks:
-      return "block masks";
+    case KvReads::Copies: return "gather";
+    case KvReads::Tables: return "block tables";
+    case KvReads::Masks: return "block masks";
   }
   fail_check("a known way to read", __FILE__, __LINE__);
 }

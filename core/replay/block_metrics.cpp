@@ -12,12 +12,9 @@ namespace kvloupe::replay {
 
 const char* name_of(BlockExecution way) {
   switch (way) {
-    case BlockExecution::Native:
-      return "native";
-    case BlockExecution::QueryUnion:
-      return "query_union";
-    case BlockExecution::HeadUnion:
-      return "head_union";
+    case BlockExecution::Native: return "native";
+    case BlockExecution::QueryUnion: return "query_union";
+    case BlockExecution::HeadUnion: return "head_union";
   }
   fail_check("a known way to execute masks", __FILE__, __LINE__);
 }

@@ -19,12 +19,9 @@ std::vector<const DiffRow*> pointers_to(const std::vector<DiffRow>& rows) {
 
 const char* words_of_axis(trace::RowAxis axis) {
   switch (axis) {
-    case trace::RowAxis::KvHead:
-      return "KV head";
-    case trace::RowAxis::QHead:
-      return "query head";
-    case trace::RowAxis::Subgroup:
-      return "sub-group";
+    case trace::RowAxis::KvHead: return "KV head";
+    case trace::RowAxis::QHead: return "query head";
+    case trace::RowAxis::Subgroup: return "sub-group";
   }
   return "";
 }

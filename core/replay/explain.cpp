@@ -176,16 +176,13 @@ class Explainer {
 
   StageOutcome outcome(Stage stage, const CellRun& run) const {
     switch (stage) {
-      case Stage::Evicted:
-        return {stage, result_.kept, detail_of_eviction()};
-      case Stage::Threshold:
-        return {stage, result_.kept, detail_of_threshold()};
+      case Stage::Evicted: return {stage, result_.kept, detail_of_eviction()};
+      case Stage::Threshold: return {stage, result_.kept, detail_of_threshold()};
       case Stage::Budget:
         // A budget of all candidates keeps every key.
         return {stage, result_.kept || (request_.want_needed_budget && !result_.needed_budget),
                 detail_of_budget()};
-      default:
-        break;
+      default: break;
     }
     bool keeps = false;
     std::string detail;

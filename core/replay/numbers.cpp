@@ -15,14 +15,10 @@ const NumberInfo* find_number(const std::string& id) {
 
 const char* heading_of(Section section) {
   switch (section) {
-    case Section::WhatIsKept:
-      return "What is kept of attention";
-    case Section::HowMuch:
-      return "How much is kept";
-    case Section::LostKeys:
-      return "Lost keys";
-    case Section::Queries:
-      return "Queries, keys and heads";
+    case Section::WhatIsKept: return "What is kept of attention";
+    case Section::HowMuch: return "How much is kept";
+    case Section::LostKeys: return "Lost keys";
+    case Section::Queries: return "Queries, keys and heads";
   }
   fail_check("a known section", __FILE__, __LINE__);
 }

@@ -194,8 +194,7 @@ std::string keep_words(std::int64_t count) {
 // " keeps 42 % of needle. 1 of 3 KV heads keeps all 4 keys, 1 keeps none."
 std::string kept_words(const SpanLoss& loss, const SpanLoss::Sums& sums, const std::string& span) {
   const auto length = loss.span.end - loss.span.begin;
-  const std::string heads =
-      fmt::format("{} {}", sums.heads, heads_word(loss.layout, sums.heads));
+  const std::string heads = fmt::format("{} {}", sums.heads, heads_word(loss.layout, sums.heads));
   if (length == 1) return fmt::format(" keeps {} in {} of {}.", span, sums.whole, heads);
   return fmt::format(" keeps {} of {}. {} of {} keep{} all {} keys{}.",
                      percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)), span,
@@ -254,7 +253,8 @@ std::string remedy_of(const SpanLoss& loss) {
   for (const SpanChange& change : loss.changes)
     if (change.heads > 0)
       text += fmt::format(
-          "{}{} would keep all of it in {} of the {} heads that lose some.", text.empty() ? "" : " ",
+          "{}{} would keep all of it in {} of the {} heads that lose some.",
+          text.empty() ? "" : " ",
           static_cast<char>(std::toupper(change.change.front())) + change.change.substr(1),
           change.heads, losing);
   return text;

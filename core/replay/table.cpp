@@ -26,16 +26,12 @@ Visitor(Cases...) -> Visitor<Cases...>;
 const char* word_of(replay::Unit unit) {
   using replay::Unit;
   switch (unit) {
-    case Unit::Keys:
-      return "KVs";
-    case Unit::Bytes:
-      return "bytes";
-    case Unit::Nats:
-      return "nats";
+    case Unit::Keys: return "KVs";
+    case Unit::Bytes: return "bytes";
+    case Unit::Nats: return "nats";
     case Unit::Share:
     case Unit::Relative:
-    case Unit::Correlation:
-      return "";
+    case Unit::Correlation: return "";
   }
   return "";
 }

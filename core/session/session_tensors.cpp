@@ -21,12 +21,9 @@ using trace::Stored;
 
 const char* name_of(Stored what) {
   switch (what) {
-    case Stored::Q:
-      return "query";
-    case Stored::K:
-      return "key";
-    case Stored::V:
-      return "value";
+    case Stored::Q: return "query";
+    case Stored::K: return "key";
+    case Stored::V: return "value";
   }
   return "";
 }

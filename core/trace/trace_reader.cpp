@@ -38,12 +38,9 @@ auto guarded(const std::string& path, const Body& body) {
 
 const h5::Dataset& heads_of(const LayerSources& sources, Stored what) {
   switch (what) {
-    case Stored::Q:
-      return sources.q;
-    case Stored::K:
-      return sources.k;
-    case Stored::V:
-      break;
+    case Stored::Q: return sources.q;
+    case Stored::K: return sources.k;
+    case Stored::V: break;
   }
   return sources.v;
 }

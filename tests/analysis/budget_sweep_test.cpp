@@ -2,10 +2,8 @@
 // budget that is enough.
 #include "core/analysis/budget_sweep.h"
 
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,8 +14,6 @@ namespace {
 using replay::Number;
 using replay::testing::SmallTrace;
 using selection::MethodSpec;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 MethodSpec spec_of(const SmallTrace& trace, const std::string& text) {
   return MethodSpec::parse(text).resolved(trace.session().shape());

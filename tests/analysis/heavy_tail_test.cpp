@@ -4,10 +4,8 @@
 
 #include "core/analysis/attention_map.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,8 +15,6 @@ namespace {
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 HeavyTail tail_of(const SmallTrace& trace, int layer, int chunk, int q_head) {
   const trace::ChunkInfo& span = trace.session().info().chunks.at(static_cast<std::size_t>(chunk));
@@ -126,17 +122,13 @@ TEST(HeavyTail, ScoresDeviateAsPlainLoopsSay) {
 }
 
 TEST(HeavyTail, NothingDeviatesWithoutOtherQueriesOrKeys) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   EXPECT_TRUE(tail_of(trace, 0, 5, 2).deviations.bins.empty());  // a decoded token
   EXPECT_TRUE(tail_of(trace, 0, 0, 2).deviations.bins.empty());  // no past
 }
 
 TEST(HeavyTail, ADecodedTokenIsItsOwnMean) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   const HeavyTail got = tail_of(trace, 0, 5, 2);
   ASSERT_EQ(got.relevance.size(), 1U);
   EXPECT_NEAR(got.relevance[0], -1, 1e-6);
@@ -144,9 +136,7 @@ TEST(HeavyTail, ADecodedTokenIsItsOwnMean) {
 }
 
 TEST(HeavyTail, BrokenKeysAreAnErrorThatNamesThem) {
-  SmallTraceShape shape;
-  shape.broken_key_at = 3;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.broken_key_at = 3});
   EXPECT_THROW(tail_of(trace, 1, 2, 3), Error);
 }
 

@@ -24,11 +24,7 @@ using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
 
 // Chunks begin at 0, 16, 32, 48; two tokens are decoded after 53.
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  return shape;
-}
+SmallTraceShape shape() { return {.decoded = 2}; }
 
 MethodAverages averages_of(const SmallTrace& trace, const std::string& spec,
                            const std::vector<int>& layers = {0, 1}) {

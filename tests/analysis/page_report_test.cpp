@@ -19,8 +19,7 @@ constexpr int kLayer = 1;
 constexpr int kSize = 4;
 
 SmallTraceShape shape() {
-  SmallTraceShape s;
-  s.chunk_lengths = {16, 13};
+  SmallTraceShape s = {.chunk_lengths = {16, 13}};
   s.decoded = 5;  // positions 29 to 33
   return s;
 }

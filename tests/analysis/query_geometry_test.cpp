@@ -181,9 +181,7 @@ TEST(QueryGeometry, MarksNothingWhereAMethodLetsAllRowsSpeakOrNone) {
 }
 
 TEST(QueryGeometry, MarksNothingInDecodeWhereTheMethodRestsThere) {
-  SmallTraceShape shape;
-  shape.decoded = 1;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 1});
   EXPECT_EQ(marked(trace, "quoka", 4), Marks{1});
   EXPECT_TRUE(marked(trace, "quoka:decode=dense", 4).empty());
   EXPECT_TRUE(marked(trace, "snapkv", 4).empty());

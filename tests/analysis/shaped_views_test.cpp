@@ -33,9 +33,7 @@ struct Form {
 class ShapedViews : public ::testing::TestWithParam<Form> {
  protected:
   static SmallTraceShape shape() {
-    SmallTraceShape shape;
-    shape.window = GetParam().window;
-    shape.softcap = GetParam().softcap;
+    SmallTraceShape shape = {.window = GetParam().window, .softcap = GetParam().softcap};
     if (GetParam().sinks) shape.sink_logits = {-0.5F, 0.75F, 2.25F, 1.0F};
     return shape;
   }

@@ -3,9 +3,7 @@
 #include "core/base/memory_account.h"
 
 #include "core/base/error.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <map>
 #include <string>
@@ -14,8 +12,6 @@
 
 namespace kvloupe {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Entries by name; those that somebody else holds stay.
 class SmallCache final : public MemoryCache {

@@ -2,9 +2,7 @@
 #include "core/base/output_file.h"
 #include "core/base/error.h"
 #include "core/base/whole_file.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,7 +17,6 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class OutputFile : public ::testing::Test {
  protected:

@@ -1,10 +1,8 @@
 // Safetensors files, against bytes laid out by hand as the format describes them.
 #include "core/base/safetensors.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
@@ -17,8 +15,6 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class SafetensorsTest : public testing::Test {
  protected:

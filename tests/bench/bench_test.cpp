@@ -5,9 +5,7 @@
 #include "core/measure/attention_bench.h"
 #include "core/measure/paged_bench.h"
 #include "core/measure/timing.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <filesystem>
 #include <fstream>
@@ -22,7 +20,7 @@ TEST(BenchAttention, SelectionIsAPartOfTheSparseTime) {
   EXPECT_EQ(bench.method.substr(0, 25), "quoka:budget_tokens=1024,");
   EXPECT_EQ(bench.density, 0.5);
   EXPECT_EQ(bench.key_bytes, 8.0 * (2048 + 128) * 128 * 4);
-  EXPECT_THAT(bench.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
+  EXPECT_THAT(bench.dense_variant, ::testing::AnyOf("kvloupe", StartsWith("sdpa ")));
   if (bench.sparse.samples == 0) GTEST_SKIP() << "every round was disturbed";
   EXPECT_EQ(bench.sparse.samples, 3);
   EXPECT_GT(bench.select.median_ms, 0);
@@ -46,7 +44,7 @@ TEST(BenchPaged, CountsWhatItsSidesKeep) {
   const measure::PagedBench bench = measure::bench_paged(2048, 256, {0.5, 0.75}, 2, "cpu", {});
   EXPECT_EQ(bench.past_len, 2048);
   EXPECT_EQ(bench.chunk_len, 256);
-  EXPECT_THAT(bench.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
+  EXPECT_THAT(bench.dense_variant, ::testing::AnyOf("kvloupe", StartsWith("sdpa ")));
   ASSERT_EQ(bench.sides.size(), 2U);
   EXPECT_EQ(bench.sides[0].sparsity, 0.5);
   EXPECT_EQ(bench.sides[0].kept_past, 1024);

@@ -273,8 +273,7 @@ TEST_F(CalibrationFiles, RefusesTracesThatDoNotGoTogether) {
 
 // Recall and density of the file's patterns, pair by pair.
 TEST_F(CalibrationFiles, SearchedPatternsKeepWhatTheReportSays) {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {160, 60, 40};
+  const SmallTraceShape shape = {.chunk_lengths = {160, 60, 40}};
   const SmallTrace trace(shape);
   PatternSearchOptions options;
   options.trace = trace.session().info().path;
@@ -326,9 +325,7 @@ TEST_F(CalibrationFiles, WithNothingSmallEnoughTheSmallestIsTaken) {
   options.max_density = 0;
   const PatternSearchReport report = search_patterns(options, {});
   EXPECT_EQ(report.over_budget, 8);
-  SmallTraceShape one_chunk;
-  one_chunk.chunk_lengths = {40};
-  const SmallTrace without_past(one_chunk);
+  const SmallTrace without_past({.chunk_lengths = {40}});
   options.trace = without_past.session().info().path;
   options.force = true;
   EXPECT_THROW(search_patterns(options, {}), Error);

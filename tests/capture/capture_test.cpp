@@ -5,11 +5,10 @@
 #include "capture/model/model.h"
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using selection::MethodSpec;
-using testing::HasSubstr;
 
 TEST(Capture, ChunksTokensAndAnswerAreThoseOfTheModel) {
   const CaptureReport report = capture_tiny(tiny_options("plain.h5"));
@@ -111,16 +109,19 @@ TEST(Capture, MassIsStoredUnaskedOnlyWhereItIsSmall) {
   EXPECT_FALSE(trace::TraceReader("mass.h5").read_key_mass(0, 1).has_value());
 }
 
-TEST(Capture, CancelLeavesAValidIncompleteTrace) {
+// Cancelled once so many tokens are done.
+WorkContext cancelled_after(std::int64_t tokens) {
   CancelSource source;
-  WorkContext context;
-  context.cancel = source.token();
-  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
-    if (done >= 128) source.cancel();
-  };
+  return {source.token(),
+          [source, tokens](std::int64_t done, std::int64_t, const std::string&) mutable {
+            if (done >= tokens) source.cancel();
+          }};
+}
+
+TEST(Capture, CancelLeavesAValidIncompleteTrace) {
   CaptureOptions options = tiny_options("stopped.h5");
   options.methods = {MethodSpec::parse("snapkv:budget_tokens=40")};
-  const CaptureReport report = capture_tiny(options, context);
+  const CaptureReport report = capture_tiny(options, cancelled_after(128));
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.tokens, 128);
   EXPECT_FALSE(fs::exists("stopped.h5.part"));
@@ -133,13 +134,7 @@ TEST(Capture, CancelLeavesAValidIncompleteTrace) {
 
 // Its times are of a part of the answer.
 TEST(Capture, CancelledWhileItAnswersItTellsNoSpeed) {
-  CancelSource source;
-  WorkContext context;
-  context.cancel = source.token();
-  context.progress = [&](std::int64_t done, std::int64_t, const std::string&) {
-    if (done >= 232) source.cancel();
-  };
-  const CaptureReport report = capture_tiny(tiny_options("stopped.h5"), context);
+  const CaptureReport report = capture_tiny(tiny_options("stopped.h5"), cancelled_after(232));
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.tokens, 232);
   EXPECT_FALSE(report.speed);
@@ -251,9 +246,8 @@ TEST(Capture, MessagesAreChecked) {
   const trace::TraceReader reader("messages.h5");
   std::string text;
   for (const std::string& token : reader.token_texts()) text += token;
-  EXPECT_THAT(text,
-              testing::StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
-                                  "Hi <|im_end|><|im_end|>\n<|im_start|>assistant\n"));
+  EXPECT_THAT(text, StartsWith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+                               "Hi <|im_end|><|im_end|>\n<|im_start|>assistant\n"));
   options.raw = true;
   EXPECT_EQ(failure_of(options), ErrorKind::Usage);
 }

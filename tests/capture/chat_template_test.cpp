@@ -5,9 +5,8 @@
 #include "capture/text/prompt.h"
 #include "capture/text/tokenizer_json.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -21,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
 const fs::path kData = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/tokenizers";
@@ -101,7 +99,7 @@ TEST_P(Family, PiecesOfTheLastMessageAreFound) {
   EXPECT_THAT(find("needle"), HasSubstr("needle is 1234"));
   EXPECT_LT(find("needle").size(), 18U);
   EXPECT_THAT(find("whole"), HasSubstr("The needle is 1234.  A question?"));
-  EXPECT_THAT(find("whole"), testing::Not(HasSubstr("<")));
+  EXPECT_THAT(find("whole"), Not(HasSubstr("<")));
   EXPECT_EQ(find("prefix"), "The answer is");
   EXPECT_THAT(find("role:assistant"), HasSubstr("is 1234"));
 }

@@ -5,9 +5,7 @@
 #include "capture/tasks/r_data.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <fstream>
 #include <iterator>
@@ -15,10 +13,6 @@
 
 namespace kvloupe::capture {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string corpus_file(const char* name) {
   std::ifstream stream(paths::data_dir() / "corpus" / name, std::ios::binary);

@@ -4,11 +4,10 @@
 #include "capture/model/decoder_kernels.h"
 #include "capture/model/model.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/tiny_llama.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +16,6 @@
 namespace kvloupe::capture {
 namespace {
 
-using testing::HasSubstr;
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;  // rows
 

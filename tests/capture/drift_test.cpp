@@ -6,11 +6,10 @@
 #include "core/base/error.h"
 #include "core/trace/check/repair.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -118,8 +117,8 @@ TEST_F(Forecasts, DivergenceIsFromTheFirstToTheSecond) {
     largest = std::max(largest, kl);
   }
   EXPECT_GT(largest, 0.1);  // the test tells them apart
-  EXPECT_THAT(found.agrees, testing::Contains(0));
-  EXPECT_THAT(divergence(p_decoder, p, p_decoder, p).kl, testing::Each(0.0F));
+  EXPECT_THAT(found.agrees, Contains(0));
+  EXPECT_THAT(divergence(p_decoder, p, p_decoder, p).kl, Each(0.0F));
 }
 
 TEST_F(Forecasts, TopTokensFall) {
@@ -135,9 +134,9 @@ TEST_F(Forecasts, TopTokensFall) {
     EXPECT_NEAR(top.log_probs[i], p_truth.back()[order[i]], 1e-3) << i;
   }
   const trace::TopTokens few = top_tokens(at::tensor({0.0F, 1.0F, 1.0F}));
-  EXPECT_THAT(std::vector(few.ids.begin(), few.ids.begin() + 4), testing::ElementsAre(1, 2, 0, -1));
+  EXPECT_THAT(std::vector(few.ids.begin(), few.ids.begin() + 4), ElementsAre(1, 2, 0, -1));
   EXPECT_EQ(few.log_probs[3], -kInfinity);
-  EXPECT_THAT(top_tokens({}).ids, testing::Each(-1));
+  EXPECT_THAT(top_tokens({}).ids, Each(-1));
 }
 
 // --- captures
@@ -166,10 +165,10 @@ TEST(Drift, ADenseLoopDoesNotDrift) {
   const trace::TraceReader reader("same.h5");
   ASSERT_TRUE(reader.info().has_drift);
   const trace::Drift drift = reader.read_drift();
-  EXPECT_THAT(drift.kl, testing::Each(0.0F));
-  EXPECT_THAT(drift.agrees, testing::Each(1));
-  EXPECT_THAT(drift.q, testing::Each(0.0F));
-  EXPECT_THAT(drift.k, testing::Each(0.0F));
+  EXPECT_THAT(drift.kl, Each(0.0F));
+  EXPECT_THAT(drift.agrees, Each(1));
+  EXPECT_THAT(drift.q, Each(0.0F));
+  EXPECT_THAT(drift.k, Each(0.0F));
   EXPECT_EQ(drift.dense_nll, reader.read_novelty());
   EXPECT_EQ(drift.dense_answer, reader.info().generated);
   // All but the last sampled token were fed, and have a text in the trace.
@@ -214,7 +213,7 @@ TEST(Drift, IsFromTheDenseModelOnTheSameTokens) {
   }
   EXPECT_GT(drift.q[3 * 3 + 2], 0.05);
   EXPECT_EQ(drift.q[3 * 3], 0);  // layer 0 sees the tokens alone
-  EXPECT_THAT(drift.kl, testing::Contains(testing::Gt(0.01F)));
+  EXPECT_THAT(drift.kl, Contains(testing::Gt(0.01F)));
 
   // What each answers when it is left alone.
   capture_tiny(tiny_options("free.h5"));
@@ -235,7 +234,7 @@ TEST(Drift, OfMethodsThatEvictAndProbe) {
   capture_tiny(options);
   const trace::TraceReader reader("probe.h5");
   EXPECT_GT(reader.info().probe_len, 0);
-  EXPECT_THAT(reader.read_drift().kl, testing::Contains(testing::Gt(0.001F)));
+  EXPECT_THAT(reader.read_drift().kl, Contains(testing::Gt(0.001F)));
   EXPECT_TRUE(trace::validate_trace("probe.h5").empty());
 }
 

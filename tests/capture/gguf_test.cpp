@@ -2,10 +2,8 @@
 #include "capture/model/gguf.h"
 
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/gguf_builder.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstring>
 #include <limits>
@@ -13,8 +11,6 @@
 
 namespace kvloupe::capture {
 namespace {
-
-using testing::HasSubstr;
 
 std::string message_of(const std::string& bytes) {
   const auto path = GgufBuilder::write_bytes("damaged.gguf", bytes);

@@ -4,12 +4,11 @@
 
 #include "capture/text/prompt.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/capture/gguf_builder.h"
 #include "tests/capture/tiny_vocabulary.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -21,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
 const json& scored() {

@@ -5,10 +5,9 @@
 #include "capture/text/tokenizer_json.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
@@ -21,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
 const fs::path kData = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/tokenizers";

@@ -2,9 +2,8 @@
 // sentence, and nothing of what it claims is allocated.
 #include "capture/model/model.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 const fs::path kModels = fs::path(KVLOUPE_TEST_SOURCE_DIR).parent_path() / "data/models";
 

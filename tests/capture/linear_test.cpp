@@ -20,12 +20,9 @@ double rounded(double value, int digits) {
 }
 int digits_of(ComputeType type) {
   switch (type) {
-    case ComputeType::Fp32:
-      return 24;
-    case ComputeType::Bf16:
-      return 8;
-    case ComputeType::Fp16:
-      return 11;
+    case ComputeType::Fp32: return 24;
+    case ComputeType::Bf16: return 8;
+    case ComputeType::Fp16: return 11;
   }
   return 0;
 }

@@ -1,8 +1,6 @@
 // Models in the folders of other programs: found by name, looked at, and refused where they are damaged.
 #include "capture/model/model_library.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,7 +12,6 @@ namespace kvloupe::capture {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 const fs::path kModels = fs::path(KVLOUPE_TEST_SOURCE_DIR).parent_path() / "data/models";
 

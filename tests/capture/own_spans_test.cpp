@@ -3,18 +3,14 @@
 
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 namespace kvloupe::capture {
 namespace {
-
-using testing::HasSubstr;
 
 std::vector<trace::TokenSpan> spans_of(const std::string& text, const std::string& span) {
   CaptureOptions options = tiny_options("spans.h5");

@@ -6,11 +6,10 @@
 #include "capture/run/capture.h"
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
@@ -271,9 +270,7 @@ TEST(Probe, IsCountedInTheEstimate) {
 // The model's context must hold the prompt and the probe, though not at once the new tokens.
 TEST(Probe, NeedsItsRoomInTheContext) {
   const auto model_of = [](std::int64_t context) {
-    TinyShape shape;
-    shape.context_length = context;
-    return make_tiny_model(shape);
+    return make_tiny_model({.context_length = context});
   };
   const auto probe_len =
       static_cast<std::int64_t>(make_probe(model_of(1024)->tokenizer).ids.size());
@@ -285,8 +282,8 @@ TEST(Probe, NeedsItsRoomInTheContext) {
     capture_tiny(options, {}, model_of(230 + probe_len - 1));
     ADD_FAILURE() << "the probe had no room";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("the prompt of 230 tokens does not fit"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("leaves room for 229 tokens"));
+    EXPECT_THAT(error.what(), HasSubstr("the prompt of 230 tokens does not fit"));
+    EXPECT_THAT(error.what(), HasSubstr("leaves room for 229 tokens"));
   }
   EXPECT_FALSE(std::filesystem::exists("no_room.h5"));
   options.output = "room.h5";

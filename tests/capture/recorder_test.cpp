@@ -4,12 +4,11 @@
 #include "core/base/error.h"
 #include "core/selection/selector.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/method_specs.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
@@ -160,7 +159,7 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
     EXPECT_EQ(evicts, !fresh[i].evict_chunk.empty());
     if (evicts) {
       EXPECT_THAT(reader.read_run_layer(run, info.layers[i]).evict_chunk,
-                  testing::Contains(testing::Lt(trace::kAlive)));
+                  Contains(testing::Lt(trace::kAlive)));
     }
   }
 }

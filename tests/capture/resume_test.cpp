@@ -191,9 +191,8 @@ TEST(Resume, AnotherRequestIsRefusedAndTheChunksStay) {
   options = begun;
   options.methods = {MethodSpec::parse("h2o:budget_tokens=41")};
   expect_refused(options, "the methods");
-  TinyShape rounded;
-  rounded.compute = ComputeType::Bf16;
-  EXPECT_NE(refusal(begun, make_tiny_model(rounded)).find("--compute fp32, not bf16"),
+  EXPECT_NE(refusal(begun, make_tiny_model({.compute = ComputeType::Bf16}))
+                .find("--compute fp32, not bf16"),
             std::string::npos);
   TinyShape other;
   other.seed = 2;  // other weights under the same hash: what is computed differs

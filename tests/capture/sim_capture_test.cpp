@@ -4,13 +4,11 @@
 #include "core/base/error.h"
 #include "core/device/sim_plugin.h"
 #include "core/device/torch_device.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/capture_fixture.h"
 #include "tests/capture/method_specs.h"
 #include "tests/capture/tiny_llama.h"
 #include "tests/device/tested_device.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
@@ -253,7 +251,7 @@ TEST(CaptureOnSim, GoesOnWhereItWasCutShort) {
     capture_tiny(elsewhere);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("--device " + tested_device() + ", not cpu"));
+    EXPECT_THAT(error.what(), HasSubstr("--device " + tested_device() + ", not cpu"));
   }
   capture_tiny(rest, {}, model);
   expect_same_trace("cut.h5", "whole.h5", 0);
@@ -296,9 +294,9 @@ TEST(MemoryPlan, SaysWhatDoesNotFit) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 1);
-    EXPECT_THAT(error.what(), testing::HasSubstr("cuda:1"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("not spread over several GPUs"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("--compute bf16"));
+    EXPECT_THAT(error.what(), HasSubstr("cuda:1"));
+    EXPECT_THAT(error.what(), HasSubstr("not spread over several GPUs"));
+    EXPECT_THAT(error.what(), HasSubstr("--compute bf16"));
   }
 }
 

@@ -5,9 +5,7 @@
 #include "capture/tasks/corpus.h"
 #include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <cmath>
 #include <memory>
@@ -15,9 +13,6 @@
 
 namespace kvloupe::capture {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 const Tokenizer& tokenizer() {
   static const std::shared_ptr<const LoadedModel> model = load_model("smollm2");

@@ -3,10 +3,8 @@
 
 #include "capture/text/pre_tokenizer.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/capture/tiny_vocabulary.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <ctime>
 #include <functional>
@@ -15,9 +13,6 @@
 
 namespace kvloupe::capture {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 using Ids = std::vector<std::int32_t>;
 using Pieces = std::vector<std::string_view>;

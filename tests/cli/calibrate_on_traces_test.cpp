@@ -1,10 +1,8 @@
 // `calibrate seer` and `calibrate minference` as a user runs them, and the methods that take what
 // they wrote.
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
@@ -17,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

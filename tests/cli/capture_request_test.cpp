@@ -1,11 +1,10 @@
 // What the window asks `capture` for goes through the command line of the built program and comes out as
 // the same request; the copied line does, too. And what the program tells of a capture under way.
 #include "app/shell/new_trace/capture_request.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -21,8 +20,6 @@ namespace {
 using nlohmann::json;
 using shell::CaptureRequest;
 using shell::PromptKind;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 const std::string kModel = std::string(KVLOUPE_TEST_DATA_DIR) + "/models/llama/model.gguf";
 

@@ -1,5 +1,6 @@
 // The pictures of `compare` and `latency`: that they are written, and what is refused before anything
 // is computed.
+#include "tests/base/matchers.h"
 #include "tests/cli/cli_test.h"
 
 #include <filesystem>
@@ -9,8 +10,6 @@
 
 namespace kvloupe {
 namespace {
-
-using ::testing::StartsWith;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

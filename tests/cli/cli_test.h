@@ -1,10 +1,9 @@
-// What the tests of the command line share: the program's answers, JSON, and gmock's words for texts.
+// What the tests of the command line share: the program's answers, and JSON.
 #pragma once
 
+#include "tests/base/matchers.h"
 #include "tests/cli/run_program.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -17,8 +16,6 @@ using nlohmann::json;
 using test::answer_of;
 using test::ProgramResult;
 using test::run_program;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Words = std::vector<std::string>;
 
 // It failed with nothing printed and one sentence of three parts, in which `why` stands.

@@ -1,5 +1,6 @@
 // `compare --sweep`, `--target` and `--scope` as a user meets them: the form of the rows, the CSV's
 // columns, notes and exit codes.
+#include "tests/base/matchers.h"
 #include "tests/cli/cli_test.h"
 
 #include <sstream>
@@ -78,9 +79,8 @@ TEST(CompareSweep, CsvHasAColumnForEachName) {
   std::istringstream lines(run.standard_output);
   std::string line;
   std::getline(lines, line);
-  EXPECT_THAT(line,
-              ::testing::EndsWith("recall_at_64,budget_tokens,num_queries,solved_budget_tokens,"
-                                  "solved_num_queries"));
+  EXPECT_THAT(line, EndsWith("recall_at_64,budget_tokens,num_queries,solved_budget_tokens,"
+                             "solved_num_queries"));
   int keydiff = 0, grid = 0;
   while (std::getline(lines, line)) {
     grid += line.find(",prefill,\"layer,chunk\",\"") != std::string::npos;
@@ -143,7 +143,7 @@ TEST(CompareSweep, WrongArgumentsAreUsageErrors) {
     const ProgramResult run = compare(more);
     EXPECT_EQ(run.exit_code, 2) << more[3];
     EXPECT_EQ(run.standard_output, "");
-    EXPECT_THAT(run.last_error_line(), ::testing::StartsWith("error: "));
+    EXPECT_THAT(run.last_error_line(), StartsWith("error: "));
   }
 }
 

@@ -4,11 +4,10 @@
 #include "app/state/export_words.h"
 #include "app/state/other_trace.h"
 #include "app/state/view_list.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -20,7 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using state::ViewState;
-using ::testing::HasSubstr;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
 

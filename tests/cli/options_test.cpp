@@ -1,4 +1,5 @@
 // One way to say things in all commands: layers and chunks, the chunk size, heads, the default budget.
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/cli_test.h"
 
@@ -309,7 +310,7 @@ TEST(CompareCells, ThatAreNotThereAreASentence) {
   for (const json& row : json::parse(apart.standard_output)["rows"]) EXPECT_EQ(row["cells"], 0);
   const ProgramResult own = run_program({"compare", kTrace, "--method", "oracle:budget_tokens=24",
                                          "--method", "quoka:budget_tokens=500", "--cells", "own"});
-  EXPECT_THAT(own.standard_error, ::testing::Not(HasSubstr("is common")));
+  EXPECT_THAT(own.standard_error, Not(HasSubstr("is common")));
   EXPECT_THAT(own.standard_output, HasSubstr("oracle"));
 }
 

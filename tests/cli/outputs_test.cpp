@@ -1,4 +1,5 @@
 // What the program writes: never over what it reads, never a result that nobody gets.
+#include "tests/base/matchers.h"
 #include "tests/cli/cli_test.h"
 
 #include <sys/stat.h>
@@ -241,12 +242,12 @@ TEST_F(Outputs, AReaderThatTookSomeAndWentAwayEndsItQuietly) {
     ASSERT_GT(length, 65536U + 1);  // more than a pipe holds, so that writing waits for the reader
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.standard_output, "");
-    EXPECT_THAT(result.standard_error, ::testing::Not(HasSubstr("error")));
+    EXPECT_THAT(result.standard_error, Not(HasSubstr("error")));
     const ProgramResult head =
         run_script("set -o pipefail; $kvloupe --quiet " + answer + " | head -c 100");
     EXPECT_EQ(head.exit_code, 0);
     EXPECT_EQ(head.standard_output.size(), 100U);
-    EXPECT_THAT(head.standard_error, ::testing::Not(HasSubstr("error")));
+    EXPECT_THAT(head.standard_error, Not(HasSubstr("error")));
   }
 }
 

@@ -1,4 +1,5 @@
 // `kvloupe slice`: a part of a trace is a trace, and its sets are those of the whole.
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/cli_test.h"
 
@@ -68,8 +69,8 @@ TEST_F(SliceOfATrace, TakesTheRunsThatAreNamed) {
   slice({"--runs", "2,0"});
   json info = answer_of({"info", slice_, "--json"});
   ASSERT_EQ(info["runs"].size(), 2u);
-  EXPECT_THAT(info["runs"][0]["method"].get<std::string>(), testing::StartsWith("quoka"));
-  EXPECT_THAT(info["runs"][1]["method"].get<std::string>(), testing::StartsWith("xattention"));
+  EXPECT_THAT(info["runs"][0]["method"].get<std::string>(), StartsWith("quoka"));
+  EXPECT_THAT(info["runs"][1]["method"].get<std::string>(), StartsWith("xattention"));
   EXPECT_EQ(selected(slice_, "run:1", "all"), selected(trace_, "run:2", "all"));
   slice({"--runs", "none"});
   info = answer_of({"info", slice_, "--json"});

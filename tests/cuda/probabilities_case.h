@@ -18,14 +18,10 @@ enum class Reduced { Sum, Largest, Slashes, Joint };
 
 inline const char* name_of(Reduced reduced) {
   switch (reduced) {
-    case Reduced::Sum:
-      return "reduce_probabilities, sum";
-    case Reduced::Largest:
-      return "reduce_probabilities, largest";
-    case Reduced::Slashes:
-      return "columns_and_slashes";
-    case Reduced::Joint:
-      break;
+    case Reduced::Sum: return "reduce_probabilities, sum";
+    case Reduced::Largest: return "reduce_probabilities, largest";
+    case Reduced::Slashes: return "columns_and_slashes";
+    case Reduced::Joint: break;
   }
   return "joint_softmax_sums";
 }

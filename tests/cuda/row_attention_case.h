@@ -56,10 +56,8 @@ struct Case {
     const int at = past + query, own = position - past;
     if (position > at || (window > 0 && position <= at - window)) return false;
     switch (kind) {
-      case Kind::Dense:
-        return true;
-      case Kind::Gathered:
-        return own >= 0 || is_listed(head / group, 0, position);
+      case Kind::Dense: return true;
+      case Kind::Gathered: return own >= 0 || is_listed(head / group, 0, position);
       case Kind::SelfOnly:
       case Kind::Packed:
         return own == query ||

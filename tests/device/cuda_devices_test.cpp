@@ -3,9 +3,7 @@
 #include "core/device/cuda_plugin.h"
 #include "core/device/device.h"
 #include "core/device/gpu_state.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <cstdlib>
 #include <vector>
@@ -36,8 +34,8 @@ TEST(CudaDevices, TheSentenceSaysWhyOneCannotBeUsed) {
       FAIL() << index;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::Input);
-      EXPECT_THAT(error.why(), testing::HasSubstr(why));
-      EXPECT_THAT(error.remedy(), testing::HasSubstr("--device cpu"));
+      EXPECT_THAT(error.why(), HasSubstr(why));
+      EXPECT_THAT(error.remedy(), HasSubstr("--device cpu"));
     }
   }
 }

@@ -4,9 +4,7 @@
 #include "core/device/cuda_plugin.h"
 #include "core/device/thread_usage.h"
 #include "core/device/threads.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <dlfcn.h>
 
@@ -39,7 +37,7 @@ TEST(OpenDevice, CpuSaysItsNameAndThreads) {
   EXPECT_EQ(info.id, "cpu");
   EXPECT_EQ(info.threads, num_threads());
   EXPECT_FALSE(info.name.empty());
-  EXPECT_THAT(info.label(), testing::HasSubstr(info.name));
+  EXPECT_THAT(info.label(), HasSubstr(info.name));
   EXPECT_EQ((DeviceInfo{"cpu", "Chip", 1}.label()), "cpu, 1 thread (Chip)");
   EXPECT_EQ((DeviceInfo{"cuda:0", "Card", 0}.label()), "cuda:0 (Card)");
 }
@@ -51,8 +49,8 @@ TEST(OpenDevice, WithoutADriverTheSentenceNamesIt) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Input);
-    EXPECT_THAT(error.why(), testing::HasSubstr("libcuda.so.1"));
-    EXPECT_THAT(error.remedy(), testing::HasSubstr("--device cpu"));
+    EXPECT_THAT(error.why(), HasSubstr("libcuda.so.1"));
+    EXPECT_THAT(error.remedy(), HasSubstr("--device cpu"));
   }
 }
 
@@ -65,13 +63,13 @@ TEST(ListDevices, NamesEachOnceWithAReasonWhereItCannotBeUsed) {
   EXPECT_GT(devices[0].memory_bytes, 1U << 28);
   EXPECT_EQ(devices[1].info.id, "sim");
   for (std::size_t i = 2; i < devices.size(); ++i) {
-    EXPECT_THAT(devices[i].info.id, testing::StartsWith("cuda"));
+    EXPECT_THAT(devices[i].info.id, StartsWith("cuda"));
     EXPECT_EQ(devices[i].available(), devices[i].memory_bytes > 0);
   }
   if (::dlopen("libcuda.so.1", RTLD_NOW) != nullptr) return;
   ASSERT_EQ(devices.size(), 3U);
   EXPECT_EQ(devices[2].info.id, "cuda");
-  EXPECT_THAT(devices[2].reason, testing::HasSubstr("libcuda.so.1"));
+  EXPECT_THAT(devices[2].reason, HasSubstr("libcuda.so.1"));
 }
 
 TEST(ReadBandwidth, IsThatOfAComputer) {

@@ -31,9 +31,7 @@ struct Shown {
 class CopiedCommand : public ::testing::TestWithParam<Shown> {
  protected:
   CopiedCommand() : exporter(workspace, files, messages) {
-    test::GuiTraceOptions options;
-    options.num_tokens = 640;
-    workspace.traces.open(test::write_gui_trace("it's shown.h5", options));
+    workspace.traces.open(test::write_gui_trace("it's shown.h5", {.num_tokens = 640}));
     test::settle(workspace);
     workspace.cursor.go_to(state::parse_goto("layer=2,q_head=4,chunk=3,key=240-255"));
     workspace.cursor.set_method(Slot::A, "quoka:budget_tokens=48");

@@ -22,10 +22,7 @@ using replay::testing::SmallTraceShape;
 
 // Other numbers in the same chunks: only the tokens decoded at the end differ.
 SmallTraceShape shape(int decoded) {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  shape.decoded = decoded;
-  return shape;
+  return {.chunk_lengths = {16, 16, 16, 16}, .decoded = decoded};
 }
 
 class PicturesTest : public ::testing::TestWithParam<std::string> {

@@ -184,13 +184,8 @@ struct FixedFile : state::TraceInfoQuestion {
 };
 
 const std::string& trace_file() {
-  static const std::string path = [] {
-    test::GuiTraceOptions options;
-    options.num_tokens = 640;
-    options.decoded = 8;
-    options.runs = {kRecorded, kOther, kBlocks};
-    return test::write_gui_trace("small.h5", options);
-  }();
+  static const std::string path = test::write_gui_trace(
+      "small.h5", {.num_tokens = 640, .decoded = 8, .runs = {kRecorded, kOther, kBlocks}});
   return path;
 }
 

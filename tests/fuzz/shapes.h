@@ -6,13 +6,7 @@
 namespace kvloupe::fuzz {
 
 inline selection::ModelShape small_shape() {
-  selection::ModelShape shape;
-  shape.num_layers = 2;
-  shape.num_q_heads = 4;
-  shape.num_kv_heads = 2;
-  shape.head_dim = 4;
-  shape.rope_theta = 10000;
-  return shape;
+  return {.num_layers = 2, .num_q_heads = 4, .num_kv_heads = 2, .head_dim = 4, .rope_theta = 10000};
 }
 
 }  // namespace kvloupe::fuzz

@@ -1,9 +1,8 @@
 // Exporting by mouse: nothing that is open is written over, however it is named, and what else is
 // there is asked for first.
 #include "app/state/view_list.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,7 +12,6 @@ namespace kvloupe {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class ExportDialog : public test::WindowTest {
  protected:
@@ -36,9 +34,7 @@ class ExportDialog : public test::WindowTest {
     static std::map<std::string, std::string> paths;
     std::string& path = paths[name];
     if (path.empty()) {
-      test::GuiTraceOptions options;
-      options.num_tokens = 640;
-      path = test::write_gui_trace(name, options);
+      path = test::write_gui_trace(name, {.num_tokens = 640});
     }
     return path;
   }
@@ -47,20 +43,7 @@ class ExportDialog : public test::WindowTest {
   void export_to(const std::string& file, const std::string& format = "png") {
     explorer().panels().show("kv_map");
     settle();
-    drive("export", [&](ImGuiTestContext* ctx) {
-      ImGuiWindow* window = ctx->GetWindowByRef(in("kv_map").c_str());
-      IM_CHECK(window != nullptr);
-      ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
-      ctx->MouseClick(1);
-      ctx->Yield(3);
-      ctx->ItemClick(("//$FOCUSED/Export as " + format + "\u2026").c_str());
-      ctx->Yield(4);
-      ctx->SetRef("//$FOCUSED");
-      ctx->ItemInput("##name");
-      ctx->KeyCharsReplace(file.c_str());
-      ctx->ItemClick("Save");
-      ctx->Yield(4);
-    });
+    export_view("kv_map", format, file);
   }
   static bool is_asked() { return ImGui::IsPopupOpen(nullptr, ImGuiPopupFlags_AnyPopup); }
   static void answer(const char* button) {

@@ -9,9 +9,8 @@
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/questions/where/layer_head_overview.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/view_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <cmath>
 #include <cstring>
@@ -27,7 +26,6 @@ namespace {
 
 using state::Format;
 using state::Slot;
-using ::testing::HasSubstr;
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -340,7 +338,6 @@ TEST_F(Export, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
     }
   };
   using Request = figure::ExportRequest;
-  using ::testing::Pair;
   EXPECT_THAT(refusal([](Request& r) { r.format = Format::Svg; }), Pair(2, HasSubstr("--csv")));
   EXPECT_THAT(refusal([](Request& r) { r.what.place.chunk = 99; }), Pair(1, HasSubstr("0 to 6")));
   EXPECT_THAT(refusal([](Request& r) { r.what.trace = "absent.h5"; }),

@@ -34,14 +34,11 @@ class HostileNames : public test::WindowTest {
     return all;
   }
   static const std::string& trace() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 640;
-      options.decoded = 2;
-      options.runs = {"quoka:budget_tokens=64"};
-      options.hostile_names = names();
-      return test::write_gui_trace("##evil%s\x1b\xff###x.h5", options);
-    }();
+    static const std::string path =
+        test::write_gui_trace("##evil%s\x1b\xff###x.h5", {.num_tokens = 640,
+                                                          .decoded = 2,
+                                                          .runs = {"quoka:budget_tokens=64"},
+                                                          .hostile_names = names()});
     return path;
   }
 };

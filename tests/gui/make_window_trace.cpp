@@ -10,9 +10,8 @@ int main(int argc, char** argv) {
     std::fputs("usage: make_window_trace FILE TOKENS LAYERS HEAD_DIM\n", stderr);
     return 2;
   }
-  kvloupe::test::GuiTraceOptions options;
-  options.num_tokens = std::atoi(argv[2]);
-  options.num_layers = std::atoi(argv[3]);
+  kvloupe::test::GuiTraceOptions options = {.num_tokens = std::atoi(argv[2]),
+                                            .num_layers = std::atoi(argv[3])};
   options.layers.resize(static_cast<std::size_t>(options.num_layers));
   std::iota(options.layers.begin(), options.layers.end(), 0);
   options.head_dim = std::atoi(argv[4]);

@@ -98,19 +98,11 @@ class RandomEvents : public test::WindowTest {
   void click(ImGuiTestContext* ctx) {
     const std::string where = at(ctx, somewhere());
     switch (upto(10)) {
-      case 0:
-        say("double click " + where);
-        return ctx->MouseDoubleClick();
+      case 0: say("double click " + where); return ctx->MouseDoubleClick();
       case 1:
-      case 2:
-        say("right click " + where);
-        return ctx->MouseClick(ImGuiMouseButton_Right);
-      case 3:
-        say("middle click " + where);
-        return ctx->MouseClick(ImGuiMouseButton_Middle);
-      default:
-        say("click " + where);
-        return ctx->MouseClick();
+      case 2: say("right click " + where); return ctx->MouseClick(ImGuiMouseButton_Right);
+      case 3: say("middle click " + where); return ctx->MouseClick(ImGuiMouseButton_Middle);
+      default: say("click " + where); return ctx->MouseClick();
     }
   }
   void drag(ImGuiTestContext* ctx) {
@@ -203,9 +195,7 @@ class RandomEvents : public test::WindowTest {
         say("workspace");
         cursor.set_perspective(one_of(state::perspectives()).id);
         break;
-      default:
-        say("chunk");
-        cursor.set_chunk(upto(static_cast<int>(info.chunks.size())));
+      default: say("chunk"); cursor.set_chunk(upto(static_cast<int>(info.chunks.size())));
     }
     ctx->Yield(2);
   }

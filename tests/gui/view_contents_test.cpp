@@ -179,11 +179,8 @@ struct Keys {
 // A trace of 16,384 tokens and one head, with recorded runs of which each kept these keys alone as soon
 // as they were past.
 std::string trace_with_kept_keys(const std::string& name, const std::vector<Keys>& runs) {
-  test::GuiTraceOptions options;
-  options.num_tokens = 16384;
-  options.num_layers = 1;
-  options.layers = {0};
-  options.num_q_heads = options.num_kv_heads = 1;
+  test::GuiTraceOptions options = {
+      .num_tokens = 16384, .num_layers = 1, .layers = {0}, .num_q_heads = 1, .num_kv_heads = 1};
   options.runs.clear();
   const std::string path = test::write_gui_trace(name, options);
   for (const Keys& keys : runs) {

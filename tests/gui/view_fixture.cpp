@@ -10,13 +10,11 @@ namespace kvloupe::test {
 namespace {
 
 GuiTraceOptions small_options() {
-  GuiTraceOptions options;
-  options.num_tokens = 640;
-  options.decoded = 2;
-  options.needle_begin = 300;
-  options.runs = {"quoka:budget_tokens=64", "streaming_llm:budget_tokens=64",
-                  "xattention:lowering=union,block_size=32", kUnknownMethod};
-  return options;
+  return {.num_tokens = 640,
+          .decoded = 2,
+          .needle_begin = 300,
+          .runs = {"quoka:budget_tokens=64", "streaming_llm:budget_tokens=64",
+                   "xattention:lowering=union,block_size=32", kUnknownMethod}};
 }
 
 }  // namespace

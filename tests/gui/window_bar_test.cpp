@@ -4,10 +4,10 @@
 #include "app/state/questions/how_much/method_compare.h"
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/span_loss.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <GLFW/glfw3.h>
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 namespace kvloupe {
@@ -33,9 +33,7 @@ class WindowBarTest : public WindowTest {
   // Opens a list of the bar and clicks an entry of it.
   static void choose(const char* list, const char* entry) {
     drive("choose", [list, entry](ImGuiTestContext* ctx) {
-      ctx->ItemClick(list);
-      ctx->Yield(3);
-      ctx->SetRef("//$FOCUSED");
+      open_popup(ctx, list);
       ctx->ItemClick(entry);
       ctx->Yield(3);
     });
@@ -80,9 +78,7 @@ TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   const std::vector<std::string>& tokens = place().trace->session->token_texts();
   const std::string text = tokens[700] + tokens[701] + tokens[702];
   drive("find", [&](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/##span");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/##span");
     ctx->ItemInput("##find span");
     ctx->KeyCharsReplaceEnter(text.c_str());
     ctx->Yield(3);
@@ -92,7 +88,7 @@ TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   std::string found;
   for (std::int32_t t = place().key_begin; t < place().key_end; ++t)
     found += tokens[static_cast<std::size_t>(t)];
-  EXPECT_THAT(found, ::testing::HasSubstr(text));
+  EXPECT_THAT(found, HasSubstr(text));
 }
 
 // Nothing of it leaves the screen, and it never changes its height.
@@ -124,9 +120,7 @@ TEST_F(WindowBarTest, FitsEveryWindow) {
   }
   // What has no room is in the menu.
   drive("menu", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###more");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###more");
     IM_CHECK(ctx->ItemExists("##numbers"));
     IM_CHECK(ctx->ItemExists("##span"));
     ctx->PopupCloseAll();
@@ -155,7 +149,7 @@ TEST_F(WindowBarTest, TheInspectorSpeaksOfTheWholeSpan) {
   EXPECT_TRUE(now.loss->has_causes);
   EXPECT_TRUE(now.may_look) << "it evicts: its budgets are tried on request";
   ASSERT_GT(now.loss->sums().lost(), 0);
-  EXPECT_THAT(now.loss->sums().causes(), ::testing::ElementsAre(replay::Stage::Evicted));
+  EXPECT_THAT(now.loss->sums().causes(), ElementsAre(replay::Stage::Evicted));
   const auto other = state::span_loss_question(workspace(), workspace().method(Slot::B));
   EXPECT_TRUE(state::span_loss_now(workspace(), other, false).loss->has_budgets);
   drive("look for it",

@@ -1,10 +1,10 @@
 // New capture, by mouse and keyboard: from the start screen to the trace on screen, and what goes wrong.
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/capture/tiny_llama.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -23,11 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using shell::CaptureStage;
 using shell::PromptKind;
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 std::string item(const std::string& name) { return "//###capture/**/" + name; }
 
@@ -110,21 +105,18 @@ class WindowCapture : public test::WindowTest {
     drive("click", [&](ImGuiTestContext* ctx) { ctx->ItemClick(ref.c_str()); });
   }
   static void start() { click(item("###start")); }
+  static void add_method(ImGuiTestContext* ctx, const char* words) {
+    open_popup(ctx, item("Add a method"));
+    ctx->ItemClick("##method");
+    ctx->Yield(3);
+    ctx->KeyChars(words);
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+  }
 
   std::unique_ptr<TemporaryFolder> folder_;
   std::string model_;
 };
-
-void add_method(ImGuiTestContext* ctx, const char* words) {
-  ctx->ItemClick(item("Add a method").c_str());
-  ctx->Yield(3);
-  ctx->SetRef("//$FOCUSED");
-  ctx->ItemClick("##method");
-  ctx->Yield(3);
-  ctx->KeyChars(words);
-  ctx->KeyPress(ImGuiKey_Enter);
-  ctx->Yield(3);
-}
 
 TEST_F(WindowCapture, FromTheStartScreenToTheTrace) {
   drive("describe", [&](ImGuiTestContext* ctx) {
@@ -188,8 +180,7 @@ TEST_F(WindowCapture, AWrongModelIsSaidBeforeItStarts) {
   describe("A prompt.");
   window().form().request().model = (*folder_ / "none.gguf").string();
   ASSERT_TRUE(until([] { return !window().estimator().problem().empty(); }));
-  EXPECT_THAT(window().obstacle(),
-              AllOf(HasSubstr("none.gguf"), ::testing::Not(HasSubstr("error:"))));
+  EXPECT_THAT(window().obstacle(), AllOf(HasSubstr("none.gguf"), Not(HasSubstr("error:"))));
   start();
   EXPECT_FALSE(window().run().running());
   EXPECT_FALSE(fs::exists(output() + ".part"));

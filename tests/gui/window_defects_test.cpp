@@ -2,12 +2,12 @@
 // beside commands, drafts of another method, files that go; then many events in random order.
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/kept/selected_vs_true.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
 #include <epoxy/gl.h>
 
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 #include <chrono>
@@ -20,8 +20,6 @@ namespace {
 using state::KvMapQuestion;
 using state::SelectedVsTrueQuestion;
 using state::Slot;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class WindowDefects : public test::WindowTest {
  protected:
@@ -30,14 +28,12 @@ class WindowDefects : public test::WindowTest {
     return path;
   }
   static const std::string& shorter() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 1030;
-      options.decoded = 4;
-      options.seed = 2;
-      options.runs = {"snapkv:budget_tokens=128", "quoka:budget_tokens=128", test::kUnknownMethod};
-      return test::write_gui_trace("shorter.h5", options);
-    }();
+    static const std::string path = test::write_gui_trace(
+        "shorter.h5",
+        {.num_tokens = 1030,
+         .decoded = 4,
+         .runs = {"snapkv:budget_tokens=128", "quoka:budget_tokens=128", test::kUnknownMethod},
+         .seed = 2});
     return path;
   }
   static void expect_no_new_message(std::size_t before) {
@@ -87,9 +83,7 @@ TEST_F(WindowDefects, TheEditorEditsTheMethodClickedLast) {
   workspace().cursor.set_run(Slot::A, 0);  // snapkv
   settle();
   drive("click then edit", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###method A button");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###method A button");
     ctx->ItemClick("**/quoka  128##run1");
     ctx->Yield(3);
     ctx->ItemInputValue("budget_tokens", 96);
@@ -215,18 +209,12 @@ TEST_F(WindowDefects, SurvivesManyEventsInAnyOrder) {
         io.AddMouseButtonEvent(0, true);
         io.AddMouseButtonEvent(0, false);
         break;
-      case 4:
-        io.AddMouseWheelEvent(0, static_cast<float>(upto(5) - 2));
-        break;
-      case 5:
-        workspace().traces.open(upto(2) == 0 ? longer() : shorter());
-        break;
+      case 4: io.AddMouseWheelEvent(0, static_cast<float>(upto(5) - 2)); break;
+      case 5: workspace().traces.open(upto(2) == 0 ? longer() : shorter()); break;
       case 6:
         if (upto(4) == 0) workspace().cursor.set_method(state::kSlots[upto(2)], specs[upto(5)]);
         break;
-      case 7:
-        workspace().cursor.set_run(state::kSlots[upto(2)], upto(3));
-        break;
+      case 7: workspace().cursor.set_run(state::kSlots[upto(2)], upto(3)); break;
       case 8:
         workspace().cursor.set_layer(upto(4));
         workspace().cursor.set_chunk(upto(20));

@@ -88,6 +88,30 @@ std::string WindowTest::in(const std::string& view, const std::string& item) {
   return "//" + explorer().panels().window_of(view) + item;
 }
 
+void WindowTest::open_popup(ImGuiTestContext* ctx, const std::string& item) {
+  ctx->ItemClick(item.c_str());
+  ctx->Yield(3);
+  ctx->SetRef("//$FOCUSED");
+}
+
+void WindowTest::export_view(const std::string& view, const std::string& format,
+                             const std::string& file) {
+  drive("export", [&](ImGuiTestContext* ctx) {
+    ImGuiWindow* window = ctx->GetWindowByRef(in(view).c_str());
+    IM_CHECK(window != nullptr);
+    ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
+    ctx->MouseClick(1);
+    ctx->Yield(3);
+    ctx->ItemClick(("//$FOCUSED/Export as " + format + "\u2026").c_str());
+    ctx->Yield(4);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemInput("##name");
+    ctx->KeyCharsReplace(file.c_str());
+    ctx->ItemClick("Save");
+    ctx->Yield(4);
+  });
+}
+
 void WindowTest::save_picture(const std::string& file) {
   app->after_render = [&] {
     const auto pixels = app->read_pixels();

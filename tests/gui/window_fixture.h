@@ -36,6 +36,11 @@ class WindowTest : public ::testing::Test {
   // What the test engine calls an item of a view's window in the workspace shown:
   // "//###kv_map@kept/**/x".
   static std::string in(const std::string& view, const std::string& item = "");
+  // Clicks what opens a popup; the names that follow are those in it.
+  static void open_popup(ImGuiTestContext* ctx, const std::string& item);
+  // By the menu of the view's tab, as a file of this name beside the traces or of this path.
+  static void export_view(const std::string& view, const std::string& format,
+                          const std::string& file);
   static void save_picture(const std::string& file);
 
   static state::Workspace& workspace() { return app->workspace(); }

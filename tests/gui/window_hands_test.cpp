@@ -5,10 +5,10 @@
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/widgets/key_names.h"
 #include "app/widgets/tooltip.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
@@ -21,10 +21,6 @@ namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 constexpr int kNear = 4;  // keys of a pixel or two
 
@@ -389,9 +385,9 @@ TEST_F(WindowHands, ADotSaysWhereTheWatchedSpanIsLost) {
   const replay::SpanLoss::Sums sums = loss->sums();
   ASSERT_GT(sums.heads, sums.whole);
   ASSERT_TRUE(explorer().rail().dots().contains("lost"));
-  EXPECT_THAT(
-      explorer().rail().dots().at("lost"),
-      HasSubstr(fmt::format("some of it lost in {} of {} heads", sums.heads - sums.whole, sums.heads)));
+  EXPECT_THAT(explorer().rail().dots().at("lost"),
+              HasSubstr(fmt::format("some of it lost in {} of {} heads", sums.heads - sums.whole,
+                                    sums.heads)));
   workspace().cursor.watch_nothing();
   settle();
   EXPECT_FALSE(explorer().rail().dots().contains("lost"));

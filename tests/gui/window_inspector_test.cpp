@@ -5,10 +5,10 @@
 #include "app/state/questions/why_lost/explain_words.h"
 #include "app/state/questions/why_lost/miss_inspector.h"
 #include "core/base/units.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include <atomic>
 #include <chrono>
@@ -20,7 +20,6 @@ namespace {
 using state::ExplainQuestion;
 using state::Slot;
 using test::WindowTest;
-using ::testing::HasSubstr;
 
 constexpr const char* kUniform = "uniform_queries:budget_tokens=256";
 

@@ -2,12 +2,12 @@
 #include "app/shell/frame/dock_tree.h"
 #include "app/shell/saved/layout_file.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/gui/window_fixture.h"
 
 #include <GLFW/glfw3.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 #include <filesystem>
@@ -17,11 +17,6 @@
 
 namespace kvloupe {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr const char* kView = "kv_map";
 constexpr const char* kCopy = "kv_map#2";
@@ -162,11 +157,11 @@ TEST_F(WindowLayouts, OneIsReplacedAndDeletedByName) {
                 .size(),
             before - 1);
   choose("Delete/###delete a");
-  EXPECT_THAT(names(), Not(::testing::Contains("a")));
+  EXPECT_THAT(names(), Not(Contains("a")));
   explorer().layouts().finish();
   EXPECT_FALSE(std::filesystem::exists(shell::layout_path("a")));
   drive("undo", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z); });
-  EXPECT_THAT(names(), ::testing::Contains("a"));
+  EXPECT_THAT(names(), Contains("a"));
 }
 
 TEST_F(WindowLayouts, AFileIsExchanged) {

@@ -1,10 +1,10 @@
 // The small things that a user trips over: which thing a key closes, what is found, what can be clicked.
 #include "app/panels/view_frame.h"
 #include "app/state/questions/how_it_ran/trace_info.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 #include <set>
@@ -14,9 +14,6 @@ namespace {
 
 using state::Slot;
 using state::TraceInfoQuestion;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 const std::string& trace() {
   static const std::string path = test::write_gui_trace("manners.h5");
@@ -47,9 +44,7 @@ TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
   });
   EXPECT_TRUE(place().has_keys()) << "the list was closed, and the keys with it";
   drive("list in the chooser", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###method A button");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###method A button");
     ctx->ItemClick("##method");
     ctx->Yield(3);
     const int both = open_popups();

@@ -20,15 +20,12 @@ constexpr std::uint64_t kLimit = 32 << 20;
 
 // Q, K and V of a layer are 7.5 MiB in fp32, of all six 45 MiB.
 const std::string& large_trace() {
-  static const std::string path = [] {
-    test::GuiTraceOptions options;
-    options.num_tokens = 2048;
-    options.num_layers = 6;
-    options.layers = {0, 1, 2, 3, 4, 5};
-    options.head_dim = 64;
-    options.runs = {"quoka:budget_tokens=256"};
-    return test::write_gui_trace("large.h5", options);
-  }();
+  static const std::string path =
+      test::write_gui_trace("large.h5", {.num_tokens = 2048,
+                                         .num_layers = 6,
+                                         .layers = {0, 1, 2, 3, 4, 5},
+                                         .head_dim = 64,
+                                         .runs = {"quoka:budget_tokens=256"}});
   return path;
 }
 

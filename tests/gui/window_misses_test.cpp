@@ -20,24 +20,17 @@ using state::Slot;
 class WindowMisses : public test::WindowTest {
  protected:
   static const std::string& longer() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 1024;
-      options.runs = {"quoka:budget_tokens=64"};
-      return test::write_gui_trace("misses.h5", options);
-    }();
+    static const std::string path = test::write_gui_trace(
+        "misses.h5", {.num_tokens = 1024, .runs = {"quoka:budget_tokens=64"}});
     return path;
   }
   static const std::string& shorter() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.num_tokens = 520;
-      options.num_layers = 2;
-      options.layers = {0, 1};
-      options.seed = 2;
-      options.runs = {"quoka:budget_tokens=64"};
-      return test::write_gui_trace("misses_shorter.h5", options);
-    }();
+    static const std::string path =
+        test::write_gui_trace("misses_shorter.h5", {.num_tokens = 520,
+                                                    .num_layers = 2,
+                                                    .layers = {0, 1},
+                                                    .runs = {"quoka:budget_tokens=64"},
+                                                    .seed = 2});
     return path;
   }
 
@@ -94,9 +87,7 @@ TEST_F(WindowMisses, LinesAreSortedAndFilteredByTheTable) {
   click_line("first by key", 0);
   EXPECT_TRUE(stands_at(first({}, 1, false), *result));
   drive("filter", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("worst_misses", "/##layer").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, in("worst_misses", "/##layer"));
     ctx->ItemClick("layer 3##3");
     ctx->Yield(3);
   });
@@ -106,9 +97,7 @@ TEST_F(WindowMisses, LinesAreSortedAndFilteredByTheTable) {
   EXPECT_TRUE(stands_at(first(filter, 1, false), *result));
   EXPECT_EQ(place().layer, 3);
   drive("no filter", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("worst_misses", "/##layer").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, in("worst_misses", "/##layer"));
     ctx->ItemClick("all layers");
     ctx->Yield(3);
     ctx->SetRef("");
@@ -122,9 +111,7 @@ TEST_F(WindowMisses, LinesAreSortedAndFilteredByTheTable) {
 TEST_F(WindowMisses, RegretsLeadToTheChunkThatWantedTheKey) {
   open_view("worst_misses");
   drive("regrets", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("worst_misses", "/##list").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, in("worst_misses", "/##list"));
     ctx->ItemClick("regrets");
     ctx->Yield(3);
   });
@@ -187,9 +174,7 @@ TEST_F(WindowMisses, AShorterTraceOpenedAfterIsListedItself) {
   open_view("worst_misses");
   workspace().cursor.go_to(state::parse_goto("layer=3,chunk=7,key=900"));
   drive("filter", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("worst_misses", "/##layer").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, in("worst_misses", "/##layer"));
     ctx->ItemClick("layer 3##3");
     ctx->Yield(3);
   });

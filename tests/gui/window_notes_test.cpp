@@ -1,8 +1,7 @@
 // Notes and undo, by mouse and keyboard.
 #include "app/shell/saved/notes_file.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <filesystem>
 
@@ -10,7 +9,6 @@ namespace kvloupe {
 namespace {
 
 using state::kNotesWindow;
-using ::testing::SizeIs;
 
 class WindowNotes : public test::WindowTest {
  protected:

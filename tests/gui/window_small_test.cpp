@@ -20,11 +20,7 @@ class WindowSmall : public test::WindowTest {
   }
   // A long model: more layers than the narrow window has room for in one row.
   static const std::string& trace() {
-    static const std::string path = [] {
-      test::GuiTraceOptions options;
-      options.decoded = 6;
-      return test::write_gui_trace("small window.h5", options);
-    }();
+    static const std::string path = test::write_gui_trace("small window.h5", {.decoded = 6});
     return path;
   }
   // What is drawn now; a band without numbers (the attention map's) is no plot of its own.
@@ -75,10 +71,7 @@ TEST_F(WindowSmall, NoPlotIsLowerThan120Pixels) {
 
 // More layers than the window has room for: cells stay 14 x 18 pixels, the grid scrolls, the wheel zooms.
 TEST_F(WindowSmall, CellsOfManyLayersStayLarge) {
-  test::GuiTraceOptions options;
-  options.num_tokens = 256;
-  options.chunk_size = 64;
-  options.num_layers = 70;
+  test::GuiTraceOptions options = {.num_tokens = 256, .chunk_size = 64, .num_layers = 70};
   options.layers.clear();
   for (int layer = 0; layer < options.num_layers; ++layer) options.layers.push_back(layer);
   options.runs = {"quoka:budget_tokens=64"};

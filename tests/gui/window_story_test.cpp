@@ -4,12 +4,11 @@
 #include "app/shell/saved/notes_file.h"
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/state/shown_methods.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/gui/held_display.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <chrono>
 #include <filesystem>
@@ -22,10 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using shell::CaptureStage;
 using state::Slot;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 std::string form(const std::string& name) { return "//###capture/**/" + name; }
 
@@ -69,9 +64,7 @@ class WindowStory : public test::WindowTest {
     ctx->Yield(3);
   }
   static void add_method(ImGuiTestContext* ctx, const char* spec) {
-    ctx->ItemClick(form("Add a method").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, form("Add a method"));
     ctx->ItemClick("##method");
     ctx->Yield(3);
     ctx->KeyChars(spec);
@@ -139,9 +132,7 @@ void WindowStory::find_why_it_was_lost() {
   ASSERT_THAT(selection().choice(Slot::A).text, StartsWith("streaming_llm"));
   ASSERT_THAT(selection().choice(Slot::B).text, StartsWith("quoka"));
   drive("watch", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/##span");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/##span");
     ctx->ItemClick("**/number");
     ctx->Yield(3);
   });
@@ -154,26 +145,13 @@ void WindowStory::find_why_it_was_lost() {
   ASSERT_EQ(now.error, "");
   ASSERT_GT(now.loss->sums().lost(), 0) << replay::sentence_of(*now.loss);
   EXPECT_TRUE(now.loss->has_causes);
-  EXPECT_THAT(now.loss->sums().causes(), ::testing::Not(IsEmpty()));
-  EXPECT_THAT(now.loss->heads_of_mass(replay::kShareThatMatters), ::testing::Not(IsEmpty()));
+  EXPECT_THAT(now.loss->sums().causes(), Not(IsEmpty()));
+  EXPECT_THAT(now.loss->heads_of_mass(replay::kShareThatMatters), Not(IsEmpty()));
   ASSERT_TRUE(now.loss->sums().enough) << "the budget that would keep all of it";
 }
 
 void WindowStory::export_figure() {
-  drive("export", [&](ImGuiTestContext* ctx) {
-    ImGuiWindow* window = ctx->GetWindowByRef(in("kv_map").c_str());
-    IM_CHECK(window != nullptr);
-    ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
-    ctx->MouseClick(1);
-    ctx->Yield(3);
-    ctx->ItemClick("//$FOCUSED/Export as png\u2026");
-    ctx->Yield(4);
-    ctx->SetRef("//$FOCUSED");
-    ctx->ItemInput("##name");
-    ctx->KeyCharsReplace((folder_ / "figure.png").c_str());
-    ctx->ItemClick("Save");
-    ctx->Yield(4);
-  });
+  export_view("kv_map", "png", folder_ / "figure.png");
   EXPECT_TRUE(until([&] { return fs::exists(folder_ / "figure.png"); }))
       << explorer().messages().history().back();
   EXPECT_TRUE(until([] { return !workspace().answers.busy(); }));

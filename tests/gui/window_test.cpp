@@ -4,10 +4,10 @@
 #include "app/state/questions/how_much/budget_sweep.h"
 #include "app/state/questions/how_much/devices.h"
 #include "app/state/questions/kept/kv_map.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
 
@@ -19,7 +19,6 @@ namespace {
 
 using state::Slot;
 using test::WindowTest;
-using ::testing::HasSubstr;
 
 const std::string& trace() {
   static const std::string path = test::write_gui_trace("window.h5");
@@ -121,9 +120,7 @@ TEST_F(WindowTest, MethodAndBudgetChangeOnTheSpot) {
   open_alone(trace());
   workspace().cursor.set_run(Slot::A, 0);
   drive("budget", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###method A button");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###method A button");
     ctx->ItemInputValue("budget_tokens", 100);
     ctx->Yield(3);
     ctx->PopupCloseAll();
@@ -134,12 +131,8 @@ TEST_F(WindowTest, MethodAndBudgetChangeOnTheSpot) {
   ASSERT_EQ(map.state, state::ResultState::Ready);
   EXPECT_EQ(map->map.kept.back(), 100);
   drive("method", [](ImGuiTestContext* ctx) {
-    ctx->ItemClick("//##transport/###method A button");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
-    ctx->ItemClick("##method");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/###method A button");
+    open_popup(ctx, "##method");
     ctx->ItemClick((selection::find_method("sliding_window")->title + "##sliding_window").c_str());
     ctx->Yield(3);
     ctx->PopupCloseAll();
@@ -156,9 +149,7 @@ TEST_F(WindowTest, TheDeviceIsChosenInTheBar) {
   ASSERT_EQ(on_cpu.state, state::ResultState::Ready);
   const std::string key = place().layer_key();
   const auto choose = [](ImGuiTestContext* ctx, const char* id) {
-    ctx->ItemClick("//##transport/##device");
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, "//##transport/##device");
     const auto devices = workspace().ask(state::DevicesQuestion{});
     IM_CHECK(static_cast<bool>(devices));
     for (const device::ListedDevice& one : *devices.answer)
@@ -249,12 +240,8 @@ TEST_F(WindowTest, EveryMethodIsFoundByItsNameAndEdited) {
     if (needs_file) continue;
     const bool budget = method.budget == selection::BudgetUse::Required;
     drive(method.id.c_str(), [&](ImGuiTestContext* ctx) {
-      ctx->ItemClick("//##transport/###method A button");
-      ctx->Yield(3);
-      ctx->SetRef("//$FOCUSED");
-      ctx->ItemClick("##method");
-      ctx->Yield(3);
-      ctx->SetRef("//$FOCUSED");
+      open_popup(ctx, "//##transport/###method A button");
+      open_popup(ctx, "##method");
       ctx->ItemInputValue("##find", method.id.c_str());
       ctx->Yield(3);
       ctx->SetRef("//$FOCUSED");

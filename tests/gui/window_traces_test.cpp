@@ -28,10 +28,7 @@ constexpr std::int32_t kAt = 600, kMore = 64;  // where B's prompt says more, an
 class WindowTraces : public test::WindowTest {
  protected:
   static test::GuiTraceOptions of_text() {
-    test::GuiTraceOptions options;
-    options.text_seed = 5;
-    options.runs = {"quoka:budget_tokens=256", "streaming_llm:budget_tokens=256"};
-    return options;
+    return {.runs = {"quoka:budget_tokens=256", "streaming_llm:budget_tokens=256"}, .text_seed = 5};
   }
   static const std::string& first() {
     static const std::string path = test::write_gui_trace("traces_a.h5", of_text());
@@ -203,9 +200,7 @@ TEST_F(WindowTraces, WhichOtherTraceIsChosenInTheList) {
   EXPECT_EQ(state::other_trace(workspace())->path, second());
   const std::string entry = "traces_c.h5##" + std::to_string(workspace().traces.find(third)->id);
   drive("choose", [&](ImGuiTestContext* ctx) {
-    ctx->ItemClick(in("kv_map", "/##other trace").c_str());
-    ctx->Yield(3);
-    ctx->SetRef("//$FOCUSED");
+    open_popup(ctx, in("kv_map", "/##other trace"));
     ctx->ItemClick(entry.c_str());
     ctx->Yield(3);
   });

@@ -1,10 +1,10 @@
 // Views opened twice, locked, torn off and closed, by mouse and keyboard; and what closes or asks.
 #include "app/state/sight.h"
 #include "core/base/paths.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <imgui_internal.h>
 
 #include <atomic>
@@ -16,7 +16,6 @@ namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::HasSubstr;
 
 constexpr const char* kView = "kv_map";
 constexpr const char* kCopy = "kv_map#2";

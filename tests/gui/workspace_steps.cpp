@@ -57,4 +57,8 @@ const std::string& cell_of(const ExactTable& table, std::size_t row, const std::
   return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
 }
 
+double number_in(const ExactTable& table, std::size_t row, const std::string& column) {
+  return std::stod(cell_of(table, row, column));
+}
+
 }  // namespace kvloupe::test

@@ -50,5 +50,6 @@ struct ExactTable {
 ExactTable exact(const table::Table& table);
 // The value of a column in a row.
 const std::string& cell_of(const ExactTable& table, std::size_t row, const std::string& column);
+double number_in(const ExactTable& table, std::size_t row, const std::string& column);
 
 }  // namespace kvloupe::test

@@ -12,10 +12,8 @@
 #include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 #include "core/replay/compare.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
 
@@ -186,7 +184,7 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_EQ(report.chunk_len, 16);
   EXPECT_EQ(report.dtype, "fp32");
   EXPECT_EQ(report.device.substr(0, 5), "cpu, ");
-  EXPECT_THAT(report.dense_variant, ::testing::AnyOf("kvloupe", ::testing::StartsWith("sdpa ")));
+  EXPECT_THAT(report.dense_variant, ::testing::AnyOf("kvloupe", StartsWith("sdpa ")));
   EXPECT_EQ(report.method.substr(0, 22), "quoka:budget_tokens=8,");
   EXPECT_EQ(report.reads, KvReads::Copies);
   if (report.total.samples == 0) GTEST_SKIP() << "every round was disturbed";
@@ -213,7 +211,7 @@ TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
       const LatencyReport report = measure_latency(
           trace.session(), selection::MethodSpec::parse(spec), 1, 2,
           {.repetitions = 2, .warm_up = 0, .past_len = past, .device = "sim"}, {}, {});
-      EXPECT_THAT(report.device, ::testing::StartsWith("sim, ")) << spec;
+      EXPECT_THAT(report.device, StartsWith("sim, ")) << spec;
       EXPECT_EQ(report.total.samples + report.discarded, 2 + report.discarded) << spec;
       EXPECT_FALSE(report.executed) << spec;
       EXPECT_FALSE(report.speedup()) << spec;
@@ -445,11 +443,7 @@ TEST(MethodRun, CountsTheWorkOfNativeMasks) {
 }
 
 TEST(MeasureLatency, EveryMethodAndKindOfCell) {
-  SmallTraceShape shape;
-  shape.num_layers = 6;
-  shape.probe_len = 3;
-  shape.decoded = 1;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.num_layers = 6, .decoded = 1, .probe_len = 3});
   const replay::MethodList list = replay::parse_methods("all:budget_tokens=8,basis=self");
   EXPECT_EQ(list.methods.size() + list.unavailable.size(), selection::catalogue().size());
   std::vector<selection::MethodSpec> specs = list.required_specs();
@@ -474,10 +468,7 @@ TEST(MeasureLatency, EveryMethodAndKindOfCell) {
 }
 
 TEST(MeasureLatency, RefusesWhatTheTraceCannotServe) {
-  SmallTraceShape shape;
-  shape.num_layers = 6;
-  shape.layers = {0, 1, 4};
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.num_layers = 6, .layers = {0, 1, 4}});
   for (const char* spec : {"infinipot:budget_tokens=8", "aqua",
                            "tidal_decode:budget_tokens=8,first_layer=2,correction_layer=3"})
     EXPECT_THROW(

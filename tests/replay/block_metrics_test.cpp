@@ -53,9 +53,7 @@ BlockMetrics worth_of(const SmallTrace& trace, const ReplayCell& cell, int first
 class BlockWaysTest : public ::testing::Test {
  protected:
   static SmallTraceShape shape() {
-    SmallTraceShape shape;
-    shape.num_q_heads = 6;
-    shape.num_kv_heads = 2;
+    SmallTraceShape shape = {.num_q_heads = 6, .num_kv_heads = 2};
     shape.chunk_lengths = {20, 24, 13, 16};  // chunks begin inside blocks, too
     return shape;
   }

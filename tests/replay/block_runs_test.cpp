@@ -15,12 +15,7 @@ namespace {
 using selection::MethodSpec;
 
 SmallTraceShape with_groups_of_four() {
-  SmallTraceShape shape;
-  shape.num_q_heads = 8;
-  shape.num_kv_heads = 2;
-  shape.chunk_lengths = {16, 16, 13, 16, 5};
-  shape.decoded = 2;
-  return shape;
+  return {.num_q_heads = 8, .num_kv_heads = 2, .chunk_lengths = {16, 16, 13, 16, 5}, .decoded = 2};
 }
 
 ReplayResult replayed(const SmallTrace& trace, const std::string& method) {

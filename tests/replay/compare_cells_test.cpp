@@ -1,10 +1,8 @@
 // Over which cells methods are averaged, with what weight, and the numbers that compare them with the
 // oracle and with a watched span: against sums over the cells of a replay.
 #include "core/replay/compare.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace kvloupe::replay {
 namespace {
@@ -54,7 +52,7 @@ TEST(CompareCells, OwnCellsDifferAndItIsSaid) {
   const auto rows = all_rows(comparison);
   EXPECT_EQ(rows[0].cells, 2 * 2 * 1);
   EXPECT_EQ(rows[1].cells, 2 * 2 * 3);
-  EXPECT_THAT(comparison.on_other_cells, ::testing::ElementsAre(rows[0].method));
+  EXPECT_THAT(comparison.on_other_cells, ElementsAre(rows[0].method));
 }
 
 TEST(CompareCells, CommonOnesAreThoseWhereNoMethodIsDense) {

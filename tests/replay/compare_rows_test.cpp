@@ -146,9 +146,7 @@ TEST(CompareRows, MetadataIsWhatIsHeldToChooseWith) {
 // Quest's load fraction: bounds and kept pages over all of K and V is 1/page + B/P.
 TEST(CompareRows, QuestsLoadIsItsPagesAndItsBounds) {
   const auto spec = MethodSpec::parse("quest:page_size=16,budget_tokens=128");
-  selection::ModelShape shape;
-  shape.head_dim = 64;
-  const auto held = selection::metadata_of(spec, shape);
+  const auto held = selection::metadata_of(spec, {.head_dim = 64});
   const double whole = 2048 * 2.0 * 64 * 2;
   const double bounds =
       metadata_bytes(*held, spec.traits().page_size, trace::DType::F16, 2048, 128);

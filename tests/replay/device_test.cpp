@@ -61,18 +61,12 @@ const std::vector<std::string>& specs() {
 }
 
 TEST(OnSim, EveryWayOfAttendingIsMeasuredAlike) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   for (const std::string& spec : specs()) expect_equal_on_sim(trace, spec);
 }
 
 TEST(OnSim, SoIsALayerOfAnotherSoftmax) {
-  SmallTraceShape shape;
-  shape.window = 21;
-  shape.softcap = 4;
-  shape.sink_logits = {-0.5F, 0.75F, 2.25F, 1.0F};
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.window = 21, .softcap = 4, .sink_logits = {-0.5F, 0.75F, 2.25F, 1.0F}});
   for (const std::string& spec : specs()) expect_equal_on_sim(trace, spec);
 }
 

@@ -24,12 +24,7 @@ using testing::SmallTraceShape;
 constexpr int kLayer = 1, kChunk = 3;
 
 // Long enough that budgets bite, with a group of two heads.
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  shape.probe_len = 4;
-  return shape;
-}
+SmallTraceShape shape() { return {.chunk_lengths = {16, 16, 16, 16}, .probe_len = 4}; }
 
 class Explain : public ::testing::Test {
  protected:

@@ -21,12 +21,7 @@ using selection::MethodSpec;
 using Sees = std::function<bool(int query, int key)>;
 
 SmallTraceShape shape_of_tests() {
-  SmallTraceShape shape;
-  shape.num_q_heads = 6;
-  shape.num_kv_heads = 2;
-  shape.chunk_lengths = {20, 24, 13, 16};
-  shape.decoded = 1;
-  return shape;
+  return {.num_q_heads = 6, .num_kv_heads = 2, .chunk_lengths = {20, 24, 13, 16}, .decoded = 1};
 }
 
 const std::vector<std::string>& native_methods() {

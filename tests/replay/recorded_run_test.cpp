@@ -16,11 +16,7 @@ namespace {
 using testing::SmallTrace;
 using Ints = std::vector<std::int32_t>;
 
-testing::SmallTraceShape with_decode() {
-  testing::SmallTraceShape shape;
-  shape.decoded = 2;
-  return shape;
-}
+testing::SmallTraceShape with_decode() { return {.decoded = 2}; }
 
 ReplayResult replay_of(const SmallTrace& trace, const std::string& spec) {
   ReplayRequest request;

@@ -36,19 +36,9 @@ ReplayResult replay_of(const SmallTrace& trace, const std::string& spec) {
   return replay(trace.session(), request_of(trace, spec), {});
 }
 
-SmallTraceShape deep() {
-  SmallTraceShape shape;
-  shape.num_layers = 6;
-  shape.decoded = 2;
-  return shape;
-}
+SmallTraceShape deep() { return {.num_layers = 6, .decoded = 2}; }
 
-SmallTraceShape with_probe() {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  shape.probe_len = 3;
-  return shape;
-}
+SmallTraceShape with_probe() { return {.decoded = 2, .probe_len = 3}; }
 
 // Lanes of a query row: the `kept` of largest magnitude, or the leading ones.
 std::set<int> lanes_of(const float* query, int dim, int kept, bool leading) {
@@ -397,9 +387,7 @@ int save(const SmallTrace& trace, const std::string& spec) {
 }
 
 TEST(RecordedLanes, ReadBackWithErrorsOfAFreshSelection) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   const std::string basis = write_plain_basis(trace, "a book");
   for (const char* id : {"aqua", "aqua_h2o"}) {
     const std::string spec = std::string(id) + ":basis=" + basis;

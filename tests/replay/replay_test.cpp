@@ -21,11 +21,7 @@ using testing::SmallTrace;
 using testing::SmallTraceShape;
 using Ints = std::vector<std::int32_t>;
 
-SmallTraceShape with_decode() {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  return shape;
-}
+SmallTraceShape with_decode() { return {.decoded = 2}; }
 
 ReplayResult replay_of(const SmallTrace& trace, const std::string& spec,
                        ReplayRequest request = {}) {
@@ -226,6 +222,19 @@ TEST(Replay, OfACutSessionIsThatOfTheSameCut) {
                Error);
 }
 
+// The sentence names all of these.
+void expect_refused(const SmallTrace& trace, const std::string& spec, const ReplayRequest& request,
+                    const std::vector<const char*>& parts) {
+  try {
+    replay_of(trace, spec, request);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Input);
+    const std::string text = error.what();
+    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
 TEST(Replay, NamesTheNanThatACellCanSee) {
   SmallTraceShape shape;
   shape.broken_key_at = 33;  // in chunk 2 of layer 1
@@ -237,37 +246,20 @@ TEST(Replay, NamesTheNanThatACellCanSee) {
   request.chunks = {1};
   EXPECT_NO_THROW(replay_of(trace, "quoka:budget_tokens=7", request));
   request.chunks = {2};
-  try {
-    replay_of(trace, "quoka:budget_tokens=7", request);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::Input);
-    const std::string text = error.what();
-    for (const char* part : {"layer 1", "head 1", "position 33", "NaN"})
-      EXPECT_NE(text.find(part), std::string::npos) << text;
-  }
+  expect_refused(trace, "quoka:budget_tokens=7", request,
+                 {"layer 1", "head 1", "position 33", "NaN"});
 }
 
 // Finite values whose products are not: no recall or error is made up for them.
 TEST(Replay, NamesTheCellWhoseScoresOverflow) {
-  SmallTraceShape shape;
-  shape.q_and_k_times = 0x1p80F;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.q_and_k_times = 0x1p80F});
   ReplayRequest request;
   request.layers = {1};
   for (const bool output_error : {false, true})
     for (const char* spec : {"keydiff:budget_tokens=7", "oracle:budget_tokens=7"}) {
       request.want_mass = !output_error;
       request.want_output_error = output_error;
-      try {
-        replay_of(trace, spec, request);
-        FAIL() << "accepted";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::Input);
-        const std::string text = error.what();
-        for (const char* part : {"layer 1", "head 0", "chunk 1", "single precision"})
-          EXPECT_NE(text.find(part), std::string::npos) << text;
-      }
+      expect_refused(trace, spec, request, {"layer 1", "head 0", "chunk 1", "single precision"});
     }
   request.want_mass = request.want_output_error = false;
   EXPECT_NO_THROW(replay_of(trace, "keydiff:budget_tokens=7", request));

@@ -28,10 +28,7 @@ using testing::SmallTrace;
 using testing::SmallTraceShape;
 
 SmallTraceShape with(int window, double softcap, bool sinks) {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {14, 15, 17, 7};
-  shape.window = window;
-  shape.softcap = softcap;
+  SmallTraceShape shape = {.chunk_lengths = {14, 15, 17, 7}, .window = window, .softcap = softcap};
   if (sinks) shape.sink_logits = {-0.5F, 0.75F, 2.25F, 1.0F};
   return shape;
 }

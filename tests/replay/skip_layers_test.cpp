@@ -31,10 +31,7 @@ void expect_dense(const ReplayCell& cell, const ReplayCell& plain) {
 }
 
 TEST(SkipLayers, TheFirstAreDenseAndTheOthersAsWithout) {
-  SmallTraceShape shape;
-  shape.num_layers = 3;
-  shape.probe_len = 3;
-  shape.decoded = 2;
+  const SmallTraceShape shape = {.num_layers = 3, .decoded = 2, .probe_len = 3};
   const SmallTrace trace(shape);
   int tried = 0;
   for (const MethodSpec& plain : parse_methods("all:budget_tokens=9,basis=self").required_specs()) {

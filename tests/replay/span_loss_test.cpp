@@ -3,10 +3,8 @@
 #include "core/replay/span_loss.h"
 
 #include "core/replay/replay.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
@@ -15,18 +13,12 @@
 namespace kvloupe::replay {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::SmallTrace;
 using testing::SmallTraceShape;
 
 constexpr int kChunk = 3;
 
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  return shape;
-}
+SmallTraceShape shape() { return {.chunk_lengths = {16, 16, 16, 16}}; }
 
 class SpanLossTest : public ::testing::Test {
  protected:
@@ -60,6 +52,18 @@ class SpanLossTest : public ::testing::Test {
       kept.push_back(std::count_if(row.positions.begin(), row.positions.end(),
                                    [&](int key) { return key >= span_.begin && key < span_.end; }));
     return kept;
+  }
+
+  // The head keeps all of the span by the budget that is said to be enough, and not by one less.
+  void expect_least_budget(const SpanLoss& loss, const SpanHead& head) const {
+    const auto kept = [&](std::int64_t budget) {
+      const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(budget)}});
+      return kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)];
+    };
+    EXPECT_EQ(kept(*head.enough), 4) << loss.method.text;
+    if (*head.enough > 1) {
+      EXPECT_LT(kept(*head.enough - 1), 4) << loss.method.text;
+    }
   }
 };
 
@@ -156,14 +160,7 @@ TEST_F(SpanLossTest, TheBudgetThatIsEnoughKeepsTheSpanAndOneLessDoesNot) {
     for (const SpanHead& head : loss.heads) {
       ASSERT_TRUE(head.enough) << method;
       most = std::max(most, *head.enough);
-      const auto kept = [&](std::int64_t budget) {
-        const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(budget)}});
-        return kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)];
-      };
-      EXPECT_EQ(kept(*head.enough), 4) << method;
-      if (*head.enough > 1) {
-        EXPECT_LT(kept(*head.enough - 1), 4) << method;
-      }
+      expect_least_budget(loss, head);
     }
     EXPECT_EQ(loss.sums().enough, most) << method;
   }
@@ -179,14 +176,7 @@ TEST_F(SpanLossTest, OfMethodsThatEvictTheBudgetFoundKeepsTheSpanAndOneLessDoesN
     EXPECT_FALSE(loss.exact_budgets) << method;
     for (const SpanHead& head : loss.heads) {
       ASSERT_TRUE(head.enough) << method;
-      const auto kept = [&](std::int64_t budget) {
-        const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(budget)}});
-        return kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)];
-      };
-      EXPECT_EQ(kept(*head.enough), 4) << method;
-      if (*head.enough > 1) {
-        EXPECT_LT(kept(*head.enough - 1), 4) << method;
-      }
+      expect_least_budget(loss, head);
     }
   }
 }
@@ -299,7 +289,7 @@ TEST(SpanLossSums, AreSaidInASentence) {
   loss.heads[0].enough.reset();
   EXPECT_THAT(remedy_of(loss), HasSubstr("No budget that was tried"));
   loss.has_causes = false;
-  EXPECT_THAT(sentence_of(loss), ::testing::Not(HasSubstr("Lost to")));
+  EXPECT_THAT(sentence_of(loss), Not(HasSubstr("Lost to")));
   loss.heads.clear();
   EXPECT_EQ(sentence_of(loss), "In chunk 5 no key of needle comes before the chunk.");
   loss.dense_heads = 3;

@@ -1,17 +1,13 @@
 // Sweeps: what is gone through, that each row is that of the method alone, and what is enough.
 #include "core/replay/sweep.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace kvloupe::replay {
 namespace {
 
 using selection::MethodSpec;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::SmallTrace;
 
 using Texts = std::vector<std::string>;

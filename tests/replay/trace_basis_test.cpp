@@ -45,9 +45,7 @@ double moment(const SmallTrace& trace, const trace::Basis& basis, int layer, int
 
 // Principal directions are those in which the lanes do not correlate, by falling moment.
 TEST(TraceBasis, SelfMakesTheLanesOfTheWholeTraceUncorrelated) {
-  SmallTraceShape shape;
-  shape.decoded = 2;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.decoded = 2});
   for (const char* spec : {"loki:budget_tokens=8,num_channels=4,basis=self", "aqua:basis=self"}) {
     const auto basis = basis_for(trace.session(), MethodSpec::parse(spec), {0, 1}, {});
     ASSERT_TRUE(basis);
@@ -79,9 +77,7 @@ TEST(TraceBasis, MethodsWithoutABasisHaveNone) {
 }
 
 TEST(TraceBasis, AKeyThatIsNotFiniteIsNamed) {
-  SmallTraceShape shape;
-  shape.broken_key_at = 20;
-  const SmallTrace trace(shape);
+  const SmallTrace trace({.broken_key_at = 20});
   EXPECT_NO_THROW(basis_for(trace.session(), MethodSpec::parse("aqua:basis=self"), {0}, {}));
   try {
     basis_for(trace.session(), MethodSpec::parse("aqua:basis=self"), {1}, {});

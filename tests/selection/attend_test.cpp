@@ -99,11 +99,8 @@ TEST(AttendSelected, WhatMethodsSelectAgreesWithMaskedDenseAttention) {
     // The queries look for two blocks' keys: the others are dropped.
     for (const std::int64_t block : {2, 7}) in.k.narrow(1, 16 * block, 16) += 0.5;
     in.q += 2;
-    ModelShape shape;
-    shape.num_layers = 6;
-    shape.num_q_heads = 2 * group;
-    shape.num_kv_heads = 2;
-    shape.head_dim = 16;
+    const ModelShape shape = {
+        .num_layers = 6, .num_q_heads = 2 * group, .num_kv_heads = 2, .head_dim = 16};
     for (const char* text :
          {"quest:budget_tokens=48", "quest:budget_tokens=48,gqa_reduce=union",
           "quest:budget_tokens=48,force_last_page=0", "quest:budget_tokens=48,prefill=per_query",
@@ -138,12 +135,7 @@ attention::MaySee by_masks(const trace::BlockMasks& masks) {
 }
 
 ModelShape shape_of_heads(int q_heads, int kv_heads) {
-  ModelShape shape;
-  shape.num_layers = 6;
-  shape.num_q_heads = q_heads;
-  shape.num_kv_heads = kv_heads;
-  shape.head_dim = 16;
-  return shape;
+  return {.num_layers = 6, .num_q_heads = q_heads, .num_kv_heads = kv_heads, .head_dim = 16};
 }
 
 TEST(AttendSelected, NativeMasksAgreeWithMaskedDenseAttention) {

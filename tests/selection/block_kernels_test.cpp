@@ -31,9 +31,7 @@ TEST(BlockKernels, APureDiagonalIsOneSlash) {
 }
 
 TEST(BlockKernels, ColumnsAndSlashesAgreeWithPlainLoops) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.decoded = 0;
+  SequenceShape shape = {.num_q_heads = 1, .num_kv_heads = 1, .decoded = 0};
   for (const int count : {1, 5, 16, 37}) {
     shape.chunk_lengths = {50, count};
     const Sequence sequence = random_sequence(shape, 5);
@@ -71,10 +69,8 @@ TEST(BlockKernels, ColumnsAndSlashesAgreeWithPlainLoops) {
 
 // Rows that see nothing, and a last block of rows that is not full.
 TEST(BlockKernels, AJointSoftmaxIsOverRowsAndKeys) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.chunk_lengths = {40};
-  shape.decoded = 0;
+  const SequenceShape shape = {
+      .num_q_heads = 1, .num_kv_heads = 1, .chunk_lengths = {40}, .decoded = 0};
   const Sequence sequence = random_sequence(shape, 7);
   constexpr int kKeys = 9;
   for (const int count : {1, 16, 21}) {

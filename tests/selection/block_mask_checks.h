@@ -19,12 +19,7 @@ inline Ints range(int begin, int end) {
 // One head; the scale of the dimension is taken out of the queries.
 inline Sequence one_head(std::vector<int> lengths, int dim, std::vector<float> q,
                          std::vector<float> k) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = dim;
-  shape.chunk_lengths = std::move(lengths);
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 1);
+  Sequence sequence = one_head_sequence(dim, std::move(lengths), 1);
   for (float& value : q) value *= std::sqrt(static_cast<float>(dim));
   sequence.q = std::move(q);
   sequence.k = std::move(k);

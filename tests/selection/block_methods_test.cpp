@@ -54,9 +54,7 @@ TEST(FlashPrefill, RowsWithLargeLogitsDominate) {
 }
 
 TEST(FlashPrefill, SinksAndWindowAreForced) {
-  SequenceShape shape;
-  shape.chunk_lengths = {40, 8};
-  const Sequence sequence = random_sequence(shape, 2);
+  const Sequence sequence = random_sequence({.chunk_lengths = {40, 8}}, 2);
   const CellSelection cell =
       run_method(sequence,
                  "flash_prefill:lowering=union,block_size=4,alpha=1,sink_blocks=1,window_blocks=3")
@@ -71,9 +69,7 @@ TEST(FlashPrefill, SinksAndWindowAreForced) {
 
 // Blocks that no row sees whole score nothing, and nothing is at least alpha times nothing.
 TEST(FlashPrefill, WithoutAnyWholeBlockAllIsKept) {
-  SequenceShape shape;
-  shape.chunk_lengths = {5, 3};
-  const CellSelection cell = run_method(random_sequence(shape, 3),
+  const CellSelection cell = run_method(random_sequence({.chunk_lengths = {5, 3}}, 3),
                                         "flash_prefill:lowering=union,block_size=16,sink_blocks=0,"
                                         "window_blocks=0,alpha=1")
                                  .cells[1];
@@ -83,9 +79,7 @@ TEST(FlashPrefill, WithoutAnyWholeBlockAllIsKept) {
 }
 
 TEST(FlashPrefill, TheLastBlocksOfThePromptDoNotVote) {
-  SequenceShape shape;
-  shape.chunk_lengths = {32, 12, 12};
-  const Sequence sequence = random_sequence(shape, 4);
+  const Sequence sequence = random_sequence({.chunk_lengths = {32, 12, 12}}, 4);
   const std::string own =
       "flash_prefill:lowering=union,block_size=4,alpha=0.9,sink_blocks=0,window_blocks=0";
   const MethodRun plain = run_method(sequence, own);
@@ -217,19 +211,11 @@ const std::vector<std::string>& specs() {
 // Aligned, ragged, chunks within a block, several query blocks a chunk, groups of 1, 2, 3 and 4.
 const std::vector<SequenceShape>& shapes() {
   static const std::vector<SequenceShape> all = [] {
-    SequenceShape aligned;
-    aligned.chunk_lengths = {16, 16, 16, 7};
-    SequenceShape ragged;
-    ragged.num_q_heads = 6;
-    ragged.head_dim = 20;
-    ragged.chunk_lengths = {19, 30, 1, 2, 13};
-    SequenceShape wide;
-    wide.num_kv_heads = 1;
-    wide.head_dim = 8;
-    wide.chunk_lengths = {3, 45, 40};
-    SequenceShape single;
-    single.num_kv_heads = 4;
-    single.chunk_lengths = {200, 150};
+    const SequenceShape aligned = {.chunk_lengths = {16, 16, 16, 7}};
+    const SequenceShape ragged = {
+        .num_q_heads = 6, .head_dim = 20, .chunk_lengths = {19, 30, 1, 2, 13}};
+    const SequenceShape wide = {.num_kv_heads = 1, .head_dim = 8, .chunk_lengths = {3, 45, 40}};
+    const SequenceShape single = {.num_kv_heads = 4, .chunk_lengths = {200, 150}};
     return std::vector<SequenceShape>{aligned, ragged, wide, single};
   }();
   return all;
@@ -345,12 +331,8 @@ TEST(BlockMethods, OneCellIsTheSameAsAWholePass) {
 
 // Long enough that the work is split over threads, with sizes of blocks as in use.
 TEST(BlockMethods, LongSequencesDoNotDependOnThreadsOrMemory) {
-  SequenceShape shape;
-  shape.num_kv_heads = 1;
-  shape.head_dim = 64;
-  shape.chunk_lengths = {4000, 300};
-  shape.decoded = 0;
-  const Sequence sequence = random_sequence(shape, 221);
+  const Sequence sequence = random_sequence(
+      {.num_kv_heads = 1, .head_dim = 64, .chunk_lengths = {4000, 300}, .decoded = 0}, 221);
   const int threads = at::get_num_threads();
   for (const char* spec :
        {"flash_prefill:lowering=union,alpha=0.95,window_blocks=1",
@@ -386,12 +368,7 @@ double mean_size(const CellSelection& cell, int block_size) {
 }
 
 SequenceShape eight_heads_a_group() {
-  SequenceShape shape;
-  shape.num_q_heads = 16;
-  shape.head_dim = 8;
-  shape.chunk_lengths = {256, 16};
-  shape.decoded = 1;
-  return shape;
+  return {.num_q_heads = 16, .head_dim = 8, .chunk_lengths = {256, 16}, .decoded = 1};
 }
 
 TEST(CompactAttention, EachUnionHoldsTheOneBefore) {

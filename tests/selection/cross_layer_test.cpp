@@ -106,20 +106,16 @@ TEST(CrossLayer, TheOrderOfLayersAndChunksDoesNotMatter) {
 }
 
 TEST(CrossLayer, AModelWithTooFewLayersIsDense) {
-  SequenceShape shape;
-  shape.num_layers = 2;
-  shape.layer = 1;
   for (const std::string method : kMethods) {
-    const MethodRun run = run_method(random_sequence(shape, 51), method + ":budget_tokens=9");
+    const MethodRun run =
+        run_method(random_sequence({.layer = 1, .num_layers = 2}, 51), method + ":budget_tokens=9");
     for (std::size_t chunk = 1; chunk < run.cells.size(); ++chunk)
       EXPECT_EQ(run.cells[chunk].dense_reason, DenseReason::MethodRule);
   }
 }
 
 TEST(CrossLayer, AMissingSourceIsSaid) {
-  SequenceShape shape;
-  shape.layer = 5;
-  const Sequence sequence = random_sequence(shape, 52);
+  const Sequence sequence = random_sequence({.layer = 5}, 52);
   for (const std::string method : kMethods) {
     const auto selector = selector_for(sequence, method + ":budget_tokens=9");
     try {
@@ -134,14 +130,13 @@ TEST(CrossLayer, AMissingSourceIsSaid) {
 
 // Three heads that rank 9 7 2, 7 5 9 and 1 9 8: first choices 9 7 1 fill the three places.
 TEST(LessIsMore, TheUnionGoesRankByRank) {
-  SequenceShape shape;
-  shape.num_q_heads = 3;
-  shape.num_kv_heads = 1;
-  shape.head_dim = 3;
-  shape.chunk_lengths = {12, 1};
-  shape.decoded = 0;
-  shape.layer = 2;
-  Sequence sequence = random_sequence(shape, 53);
+  Sequence sequence = random_sequence({.num_q_heads = 3,
+                                       .num_kv_heads = 1,
+                                       .head_dim = 3,
+                                       .chunk_lengths = {12, 1},
+                                       .decoded = 0,
+                                       .layer = 2},
+                                      53);
   std::fill(sequence.q.begin(), sequence.q.end(), 0.0F);
   std::fill(sequence.k.begin(), sequence.k.end(), -1.0F);
   const std::vector<Ints> ranks = {{9, 7, 2}, {7, 5, 9}, {1, 9, 8}};
@@ -168,13 +163,7 @@ TEST(LessIsMore, TheUnionGoesRankByRank) {
 // The repositories' lim_ratio 0.25, 0.75 and 1 of the Qwen file are recent shares of 0.75, 0.25
 // and 0; those of the Llama file are recent shares themselves.
 TEST(LessIsMore, TheMiddleIsWhatTheRecentKeysLeave) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = 2;
-  shape.chunk_lengths = {2000, 2};
-  shape.decoded = 0;
-  shape.layer = 2;
-  const Sequence sequence = random_sequence(shape, 54);
+  const Sequence sequence = one_head_sequence(2, {2000, 2}, 54, 2);
   struct Case {
     const char* recent_ratio;
     int middle;
@@ -237,10 +226,7 @@ TEST(LessIsMore, EqualsPlainLoops) {
           "budget_tokens=11,recent_ratio=0,first_layer=1,correction_layer=5",
           "budget_tokens=9,first_layer=5"}) {
       SCOPED_TRACE(options);
-      SequenceShape shape;
-      shape.num_q_heads = 6;
-      shape.layer = layer;
-      const Sequence sequence = random_sequence(shape, 55);
+      const Sequence sequence = random_sequence({.num_q_heads = 6, .layer = layer}, 55);
       const std::string text = std::string("less_is_more:sel_layers=set,") + options;
       const MethodSpec spec = MethodSpec::parse(text).resolved(sequence.model());
       const MethodRun run = run_method(sequence, text);

@@ -51,12 +51,8 @@ TEST_P(OnSim, GivesTheSetsOfTheCpu) { expect_equal_sets({}, 91); }
 
 // Query heads of a group of 3, chunks that straddle pages and blocks, a KV cache with one head.
 TEST_P(OnSim, GivesTheSetsOfTheCpuInOtherShapes) {
-  SequenceShape shape;
-  shape.num_q_heads = 3;
-  shape.num_kv_heads = 1;
-  shape.head_dim = 8;
-  shape.chunk_lengths = {1, 9, 30, 13};
-  expect_equal_sets(shape, 92);
+  expect_equal_sets(
+      {.num_q_heads = 3, .num_kv_heads = 1, .head_dim = 8, .chunk_lengths = {1, 9, 30, 13}}, 92);
 }
 
 TEST_P(OnSim, GivesTheSetsOfTheCpuInALayerOfAnotherSoftmax) {

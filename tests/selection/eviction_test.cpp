@@ -31,13 +31,12 @@ Ints range(std::int32_t begin, std::int32_t end) {
 
 // One query head a KV head, dimension 1, scale 1, chunks as given.
 Sequence scalar_sequence(std::vector<int> lengths, int num_q_heads = 1, int num_kv_heads = 1) {
-  SequenceShape shape;
-  shape.num_q_heads = num_q_heads;
-  shape.num_kv_heads = num_kv_heads;
-  shape.head_dim = 1;
-  shape.chunk_lengths = std::move(lengths);
-  shape.decoded = 0;
-  return random_sequence(shape, 1);
+  return random_sequence({.num_q_heads = num_q_heads,
+                          .num_kv_heads = num_kv_heads,
+                          .head_dim = 1,
+                          .chunk_lengths = std::move(lengths),
+                          .decoded = 0},
+                         1);
 }
 
 Sequence uniform_sequence(std::vector<int> lengths) {
@@ -195,11 +194,8 @@ std::vector<Ints> tova_by_the_step(const Sequence& s, int budget) {
 }
 
 TEST(Tova, AChunkOfOneIsTheOfficialStep) {
-  SequenceShape shape;
-  shape.num_q_heads = 6;
-  shape.chunk_lengths = std::vector<int>(30, 1);
-  shape.decoded = 10;
-  const Sequence sequence = random_sequence(shape, 41);
+  const Sequence sequence = random_sequence(
+      {.num_q_heads = 6, .chunk_lengths = std::vector<int>(30, 1), .decoded = 10}, 41);
   const auto expected = tova_by_the_step(sequence, 9);
   const MethodRun run = run_method(sequence, "tova:budget_tokens=9,force_last=0");
   int dropped_at_once = 0;
@@ -238,9 +234,7 @@ TEST(Tova, TheMeanIsOverAllHeadsUnlessPerKvHead) {
 
 // A key that no query sees changes nothing but the positions after it.
 TEST(Probabilities, KeysWithoutAnyWeightDoNotMatter) {
-  SequenceShape shape;
-  shape.chunk_lengths = {24, 6};
-  shape.decoded = 0;
+  SequenceShape shape = {.chunk_lengths = {24, 6}, .decoded = 0};
   Sequence plain = random_sequence(shape, 46);
   const auto set_last = [](Sequence& sequence, float query, float key) {
     const int dim = sequence.shape.head_dim;
@@ -348,9 +342,7 @@ TEST(Keydiff, WithoutAMeanDirectionAllKeysAreAlike) {
 }
 
 TEST(Keydiff, TheOrderOfTheKeysDoesNotMatter) {
-  SequenceShape shape;
-  shape.chunk_lengths = {40};
-  shape.decoded = 0;
+  const SequenceShape shape = {.chunk_lengths = {40}, .decoded = 0};
   const Sequence sequence = random_sequence(shape, 44);
   Sequence turned = sequence;
   const int dim = shape.head_dim;
@@ -385,9 +377,7 @@ TEST(Snapkv, OneQueryAndFewerKeysThanTheKernel) {
 }
 
 TEST(StreamingLlm, EvictionFindsWhatAFreshSelectionWould) {
-  SequenceShape shape;
-  shape.chunk_lengths = {3, 9, 1, 30, 5};
-  const Sequence sequence = random_sequence(shape, 45);
+  const Sequence sequence = random_sequence({.chunk_lengths = {3, 9, 1, 30, 5}}, 45);
   const MethodRun run = run_method(sequence, "streaming_llm:budget_tokens=10,sink_tokens=6");
   for (std::size_t chunk = 0; chunk < sequence.chunks.size(); ++chunk) {
     const int past = sequence.chunks[chunk].end();

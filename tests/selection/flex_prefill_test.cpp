@@ -25,9 +25,7 @@ TEST(FlexPrefill, SlashBlocksAreCutFromTheFarEnd) {
 }
 
 TEST(FlexPrefill, AllAttentionIsAllBlocks) {
-  SequenceShape shape;
-  shape.chunk_lengths = {300, 130};
-  const Sequence sequence = random_sequence(shape, 6);
+  const Sequence sequence = random_sequence({.chunk_lengths = {300, 130}}, 6);
   const auto first_row = [&](const std::string& options) {
     return run_method(sequence, "flex_prefill:lowering=union,gamma=1,min_budget=0," + options)
         .cells[1]

@@ -20,13 +20,12 @@ nlohmann::json read_golden() {
 
 // All tokens in one chunk.
 Sequence sequence_of(const nlohmann::json& golden) {
-  SequenceShape shape;
-  shape.num_q_heads = golden["num_q_heads"];
-  shape.num_kv_heads = golden["num_kv_heads"];
-  shape.head_dim = golden["head_dim"];
-  shape.chunk_lengths = {golden["num_tokens"]};
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 1);
+  Sequence sequence = random_sequence({.num_q_heads = golden["num_q_heads"],
+                                       .num_kv_heads = golden["num_kv_heads"],
+                                       .head_dim = golden["head_dim"],
+                                       .chunk_lengths = {golden["num_tokens"]},
+                                       .decoded = 0},
+                                      1);
   sequence.q = golden["q"].get<std::vector<float>>();
   sequence.k = golden["k"].get<std::vector<float>>();
   return sequence;

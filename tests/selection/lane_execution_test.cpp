@@ -77,9 +77,7 @@ void expect_attention(const Sequence& sequence, const Pruning& pruning) {
 }
 
 TEST(LaneExecution, AttentionIsOfTheChosenLanes) {
-  SequenceShape shape;
-  shape.chunk_lengths = {16, 40, 16, 7};
-  const Sequence sequence = random_sequence(shape, 21);
+  const Sequence sequence = random_sequence({.chunk_lengths = {16, 40, 16, 7}}, 21);
   for (const Pruning& pruning : std::vector<Pruning>{
            {"aqua:dim_ratio=0.3", 16, 4, false},
            {"static_slicing:dim_ratio=0.5", 16, 8, true},
@@ -167,9 +165,7 @@ float number_of(const attention::LaneKeys& keys, bool by_lane, int head, int pos
 }
 
 TEST(KeyCopies, GrowWithTheKeysAndAreThoseOfACopyMadeAtOnce) {
-  SequenceShape shape;
-  shape.chunk_lengths = {70, 1, 66, 5};
-  const Sequence sequence = random_sequence(shape, 25);
+  const Sequence sequence = random_sequence({.chunk_lengths = {70, 1, 66, 5}}, 25);
   const auto basis = std::make_shared<const trace::Basis>(sequence.basis);
   for (const KeyCopyForm& form : std::vector<KeyCopyForm>{
            {basis, 16, true}, {basis, 5, false}, {nullptr, 16, true}, {nullptr, 6, false}}) {

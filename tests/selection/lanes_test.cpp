@@ -80,10 +80,8 @@ void expect_lane_sums(const Sequence& sequence, const Pruning& pruning) {
 
 TEST(Lanes, PrunedScoresAreSumsOverTheChosenLanes) {
   for (const auto& [q_heads, kv_heads] : std::vector<std::pair<int, int>>{{4, 2}, {3, 1}, {2, 2}}) {
-    SequenceShape shape;
-    shape.num_q_heads = q_heads;
-    shape.num_kv_heads = kv_heads;
-    const Sequence sequence = random_sequence(shape, 3);
+    const Sequence sequence =
+        random_sequence({.num_q_heads = q_heads, .num_kv_heads = kv_heads}, 3);
     for (const Pruning& pruning : std::vector<Pruning>{
              {"aqua", 16, 12, false},
              {"aqua:dim_ratio=0.3", 16, 4, false},  // 4.8
@@ -100,12 +98,7 @@ TEST(Lanes, PrunedScoresAreSumsOverTheChosenLanes) {
 // One head of two channels; one query (1, 2) after one key (3, 1); P = [[.6, .8], [.8, -.6]].
 // q^ = (2.2, -.4), k^ = (2.6, 1.8): 5.0 with both lanes, 5.72 with lane 0.
 TEST(Lanes, WorkedExample) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = 2;
-  shape.chunk_lengths = {1, 1};
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 1);
+  Sequence sequence = one_head_sequence(2, {1, 1}, 1);
   sequence.q = {0, 0, 1, 2};
   sequence.k = {3, 1, 0, 0};
   sequence.basis.layers[0].vectors = {0.6F, 0.8F, 0.8F, -0.6F};
@@ -147,10 +140,9 @@ TEST(Lanes, MemoryKeepsTheShareOfMultiplicationsThatThePaperSays) {
   for (const Row& row : std::vector<Row>{{40, "dim_ratio=0.75,slice_ratio=0.1", 0.675},
                                          {100, "dim_ratio=0.9,slice_ratio=0.1", 0.81},
                                          {16, "dim_ratio=0.75,slice_ratio=0.25", 0.5625}}) {
-    SequenceShape shape;
-    shape.head_dim = row.head_dim;
-    shape.chunk_lengths = {5};
-    const MethodRun run = run_method(random_sequence(shape, 4), "aqua_memory:" + row.spec);
+    const MethodRun run =
+        run_method(random_sequence({.head_dim = row.head_dim, .chunk_lengths = {5}}, 4),
+                   "aqua_memory:" + row.spec);
     const std::vector<int> counts = counts_of(run.cells[0], 0);
     const double used = std::accumulate(counts.begin(), counts.end(), 0) / 5.0;
     EXPECT_DOUBLE_EQ(used / row.head_dim, row.share);
@@ -242,9 +234,7 @@ TEST(Lanes, EveryCellHasThemAndKeepsAllKeys) {
 }
 
 TEST(AquaH2o, WithAllLanesIsH2o) {
-  SequenceShape shape;
-  shape.decoded = 9;
-  const Sequence sequence = random_sequence(shape, 10);
+  const Sequence sequence = random_sequence({.decoded = 9}, 10);
   const MethodRun aqua =
       run_method(sequence, "aqua_h2o:dim_ratio=1,token_ratio=0.4,recent_ratio=0.25");
   const MethodRun plain = run_method(sequence, "h2o:budget_ratio=0.4,recent_ratio=0.25");
@@ -268,9 +258,7 @@ TEST(AquaH2o, KeepingAllTokensIsAqua) {
 }
 
 TEST(AquaH2o, EvictsAtEachDecodedToken) {
-  SequenceShape shape;
-  shape.decoded = 5;
-  const Sequence sequence = random_sequence(shape, 12);
+  const Sequence sequence = random_sequence({.decoded = 5}, 12);
   const MethodRun run = run_method(sequence, "aqua_h2o:token_ratio=0.5");
   for (std::size_t c = 0; c < run.cells.size(); ++c) {
     const std::int64_t seen = sequence.chunks[c].end();

@@ -20,12 +20,8 @@ using Ints = std::vector<std::int32_t>;
 Sequence one_head(int dim, const std::vector<std::vector<float>>& past_keys,
                   const std::vector<std::vector<float>>& queries,
                   const std::vector<std::vector<float>>& chunk_keys) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = dim;
-  shape.chunk_lengths = {static_cast<int>(past_keys.size()), static_cast<int>(queries.size())};
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 1);
+  Sequence sequence = one_head_sequence(
+      dim, {static_cast<int>(past_keys.size()), static_cast<int>(queries.size())}, 1);
   sequence.k.clear();
   for (const auto* keys : {&past_keys, &chunk_keys})
     for (const auto& key : *keys) sequence.k.insert(sequence.k.end(), key.begin(), key.end());
@@ -54,11 +50,8 @@ double captured(const Sequence& s, const trace::ChunkInfo& span, int kv_head, un
 }
 
 TEST(Oracle, NoSetOfItsSizeCapturesMore) {
-  SequenceShape shape;
-  shape.num_q_heads = 4;
-  shape.head_dim = 8;
-  shape.chunk_lengths = {9, 3};
-  shape.decoded = 0;
+  const SequenceShape shape = {
+      .num_q_heads = 4, .head_dim = 8, .chunk_lengths = {9, 3}, .decoded = 0};
   const Sequence sequence = random_sequence(shape, 61);
   const trace::ChunkInfo& span = sequence.chunks[1];
   for (const bool all : {false, true}) {
@@ -110,9 +103,7 @@ TEST(SampleAttention, CoverageOfNothingKeepsOneKey) {
 }
 
 TEST(SampleAttention, SeesTheSampledRowsOnly) {
-  SequenceShape shape;
-  shape.chunk_lengths = {24, 12};
-  shape.decoded = 0;
+  const SequenceShape shape = {.chunk_lengths = {24, 12}, .decoded = 0};
   const Sequence sequence = random_sequence(shape, 41);
   const std::string spec = "sample_attention:budget_tokens=7,num_queries=3";
   const auto expected = positions_of(run_method(sequence, spec));
@@ -195,9 +186,7 @@ void expect_exact(const Sequence& sequence, const std::string& spec, const std::
 }
 
 TEST(Approximations, WithAllChannelsAreExact) {
-  SequenceShape shape;
-  shape.layer = 2;
-  const Sequence sequence = random_sequence(shape, 42);
+  const Sequence sequence = random_sequence({.layer = 2}, 42);
   for (const char* method : {"sparq", "loki"}) {
     const std::string all = std::string(method) + ":num_channels=16";
     expect_exact(sequence, all, "tidal_decode:first_layer=2");

@@ -62,13 +62,11 @@ Sequence plain_sequence(unsigned seed, SequenceShape shape = {}) {
 
 // P takes the values 0, 1, B-1, B, B+1 and more, chunks the lengths 1 to 30, with B = 11.
 SequenceShape edge_shape(int num_q_heads, int num_kv_heads, int layer = 5) {
-  SequenceShape shape;
-  shape.num_q_heads = num_q_heads;
-  shape.num_kv_heads = num_kv_heads;
-  shape.head_dim = 8;
-  shape.layer = layer;
-  shape.chunk_lengths = {1, 9, 1, 1, 1, 30, 7, 16};
-  return shape;
+  return {.num_q_heads = num_q_heads,
+          .num_kv_heads = num_kv_heads,
+          .head_dim = 8,
+          .chunk_lengths = {1, 9, 1, 1, 1, 30, 7, 16},
+          .layer = layer};
 }
 
 bool keeps_blocks(const MethodSpec& spec) {
@@ -232,8 +230,7 @@ TEST_P(Matrix, IsCausal) {
 
 // All query heads of a group alike: the same as one head.
 TEST_P(Matrix, AGroupOfEqualHeadsIsOneHead) {
-  SequenceShape shape;
-  shape.num_q_heads = 2;
+  SequenceShape shape = {.num_q_heads = 2};
   const Sequence single = plain_sequence(12, shape);
   Sequence grouped = single;
   grouped.shape.num_q_heads = 6;

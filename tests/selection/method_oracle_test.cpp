@@ -137,12 +137,8 @@ TEST_P(AgainstOracle, ChoosesTheSameKeys) {
 
 // Kernels work through keys by tiles and blocks of some hundred.
 TEST(ManyKeys, TilesHaveNoSeams) {
-  SequenceShape shape;
-  shape.head_dim = 8;
-  shape.chunk_lengths = {1100, 150};
-  shape.decoded = 1;
-  shape.layer = 5;
-  const Sequence sequence = random_sequence(shape, 110);
+  const Sequence sequence =
+      random_sequence({.head_dim = 8, .chunk_lengths = {1100, 150}, .decoded = 1, .layer = 5}, 110);
   for (const char* spec :
        {"quoka:budget_tokens=300", "quoka:budget_tokens=300,group_query_mode=post_agg",
         "uniform_queries:budget_tokens=300,num_queries=20,budget_scope=all",

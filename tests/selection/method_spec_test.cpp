@@ -226,11 +226,7 @@ TEST(MethodSpec, ABlockMethodNamedAloneIsThePapers) {
 
 // Runs of before name no lowering, or are made by others: the run says what its rows are.
 TEST(MethodSpec, ARecordedTextWithoutALoweringIsWhatItsRunSays) {
-  ModelShape shape;
-  shape.num_layers = 4;
-  shape.num_q_heads = 6;
-  shape.num_kv_heads = 2;
-  shape.head_dim = 8;
+  const ModelShape shape = {.num_layers = 4, .num_q_heads = 6, .num_kv_heads = 2, .head_dim = 8};
   trace::RunInfo run;
   run.method = "flash_prefill:block_size=8";
   run.granularity = trace::Granularity::Block;
@@ -247,11 +243,7 @@ TEST(MethodSpec, ARecordedTextWithoutALoweringIsWhatItsRunSays) {
 }
 
 TEST(MethodSpec, NativeMasksTakeNoBudgetAndHaveRowsOfQueryHeads) {
-  ModelShape shape;
-  shape.num_layers = 4;
-  shape.num_q_heads = 6;
-  shape.num_kv_heads = 2;
-  shape.head_dim = 8;
+  const ModelShape shape = {.num_layers = 4, .num_q_heads = 6, .num_kv_heads = 2, .head_dim = 8};
   int methods = 0;
   for (const MethodInfo& info : catalogue()) {
     const std::string plain = with_required(info);

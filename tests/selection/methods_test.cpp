@@ -27,13 +27,7 @@ std::vector<std::vector<Ints>> sets(const MethodRun& run) {
 
 // One head, dimension 2, a past of four keys and a chunk of three queries.
 Sequence hand_made() {
-  SequenceShape shape;
-  shape.num_q_heads = 1;
-  shape.num_kv_heads = 1;
-  shape.head_dim = 2;
-  shape.chunk_lengths = {4, 3};
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 1);
+  Sequence sequence = one_head_sequence(2, {4, 3}, 1);
   //              past: not scored as queries ...      chunk
   sequence.q = {1, 0, 1, 0, 1, 0, 1, 0, /**/ 1, 0, 1, 0.5F, -1, 2};
   sequence.k = {2, 0, 0, 3, -1, 0, 0, -5, /**/ 1, 1, 1, 1, 1, 1};
@@ -73,9 +67,7 @@ TEST(Quoka, AllRowsChosenIsUniformQueriesWithAllRows) {
 }
 
 TEST(Quoka, GroupModesAgreeWithoutGroups) {
-  SequenceShape shape;
-  shape.num_kv_heads = 4;
-  const Sequence sequence = random_sequence(shape, 22);
+  const Sequence sequence = random_sequence({.num_kv_heads = 4}, 22);
   const auto expected = sets(run_method(sequence, "quoka:budget_tokens=9,num_queries=4"));
   for (const char* mode : {"shared_tokens", "post_agg"})
     EXPECT_EQ(sets(run_method(sequence, std::string("quoka:budget_tokens=9,num_queries=4,") +
@@ -211,9 +203,7 @@ TEST(Random, KeepsTheLargestPhiloxWords) {
 }
 
 TEST(Random, DrawsAnewForEverySeedLayerHeadAndChunk) {
-  SequenceShape shape;
-  shape.chunk_lengths = {200, 1, 1};
-  shape.decoded = 0;
+  SequenceShape shape = {.chunk_lengths = {200, 1, 1}, .decoded = 0};
   std::set<Ints> seen;
   int draws = 0;
   for (const int layer : {0, 1, 2})
@@ -230,12 +220,13 @@ TEST(Random, DrawsAnewForEverySeedLayerHeadAndChunk) {
 }
 
 TEST(Random, IsUniform) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 64;
-  shape.head_dim = 2;
-  shape.chunk_lengths = {50, 1, 1, 1, 1};
-  shape.decoded = 0;
-  const MethodRun run = run_method(random_sequence(shape, 32), "random:budget_tokens=10");
+  const MethodRun run = run_method(random_sequence({.num_q_heads = 64,
+                                                    .num_kv_heads = 64,
+                                                    .head_dim = 2,
+                                                    .chunk_lengths = {50, 1, 1, 1, 1},
+                                                    .decoded = 0},
+                                                   32),
+                                   "random:budget_tokens=10");
   std::vector<int> counts(50, 0);
   for (std::size_t chunk = 1; chunk < run.cells.size(); ++chunk)
     for (const SelectedRow& row : run.cells[chunk].rows)
@@ -247,11 +238,8 @@ TEST(Random, IsUniform) {
 
 // Long enough that the work is split over threads and tiles.
 TEST(LongSequences, DoNotDependOnThreadsOrMemory) {
-  SequenceShape shape;
-  shape.head_dim = 64;
-  shape.chunk_lengths = {4097, 128, 1};
-  shape.decoded = 0;
-  const Sequence sequence = random_sequence(shape, 34);
+  const Sequence sequence =
+      random_sequence({.head_dim = 64, .chunk_lengths = {4097, 128, 1}, .decoded = 0}, 34);
   const int threads = at::get_num_threads();
   for (const char* spec :
        {"quoka:budget_tokens=99", "quoka:budget_tokens=99,group_query_mode=post_agg",

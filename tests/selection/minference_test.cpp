@@ -151,13 +151,11 @@ void expect_scores(const CellSelection& cell, const Sequence& s, const trace::Ch
 }
 
 SequenceShape long_shape() {
-  SequenceShape shape;
-  shape.num_q_heads = 6;
-  shape.num_kv_heads = 2;
-  shape.head_dim = 8;
-  shape.layer = 1;
-  shape.chunk_lengths = {20, 5, 195, 64, 90, 33};
-  return shape;
+  return {.num_q_heads = 6,
+          .num_kv_heads = 2,
+          .head_dim = 8,
+          .chunk_lengths = {20, 5, 195, 64, 90, 33},
+          .layer = 1};
 }
 
 // A default head, columns that need no ranking, few lines, each other type, and sizes of nothing.
@@ -218,13 +216,7 @@ TEST_F(MInferenceTest, ComputesThePairsOfTheSlowLoops) {
 
 // One row that looks at key 10 alone, distance 290; the rest is kept by rule.
 TEST_F(MInferenceTest, HandComputedColumnsAndDiagonals) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = 2;
-  shape.layer = 0;
-  shape.chunk_lengths = {300, 1};
-  shape.decoded = 0;
-  Sequence sequence = random_sequence(shape, 32);
+  Sequence sequence = one_head_sequence(2, {300, 1}, 32);
   std::fill(sequence.q.begin(), sequence.q.end(), 0.0F);
   std::fill(sequence.k.begin(), sequence.k.end(), 0.0F);
   sequence.q[600] = 10;
@@ -242,11 +234,8 @@ TEST_F(MInferenceTest, HandComputedColumnsAndDiagonals) {
 
 // The code counts blocks after it has filled keys up to whole blocks: a last partial one counts.
 TEST_F(MInferenceTest, AHundredBlocksAreKept) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = 2;
-  shape.layer = 0;
-  shape.decoded = 0;
+  SequenceShape shape = {
+      .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 2, .decoded = 0, .layer = 0};
   const std::string spec =
       "minference:lowering=union,config=" + write(R"([{"0": ["block_sparse", 1, 1, 1]}])");
   shape.chunk_lengths = {17, 70};

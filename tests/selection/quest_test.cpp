@@ -18,13 +18,12 @@ using Ints = std::vector<std::int32_t>;
 Sequence one_channel(const std::vector<float>& keys, int past,
                      const std::vector<std::vector<float>>& queries,
                      trace::Phase phase = trace::Phase::Prefill) {
-  SequenceShape shape;
-  shape.num_q_heads = static_cast<int>(queries.size());
-  shape.num_kv_heads = 1;
-  shape.head_dim = 1;
-  shape.layer = 2;
-  shape.decoded = 0;
-  shape.chunk_lengths = {past, static_cast<int>(keys.size()) - past};
+  const SequenceShape shape = {.num_q_heads = static_cast<int>(queries.size()),
+                               .num_kv_heads = 1,
+                               .head_dim = 1,
+                               .chunk_lengths = {past, static_cast<int>(keys.size()) - past},
+                               .decoded = 0,
+                               .layer = 2};
   Sequence sequence = random_sequence(shape, 1);
   sequence.k = keys;
   for (int head = 0; head < shape.num_q_heads; ++head)
@@ -104,13 +103,7 @@ TEST(Quest, TheFirstPageHasNoPrivilege) {
 
 // A page of opposing outliers promises more than it holds, and wins over the page of the best key.
 TEST(Quest, ALooseBoundOutranksTheBestKey) {
-  SequenceShape shape;
-  shape.num_q_heads = shape.num_kv_heads = 1;
-  shape.head_dim = 2;
-  shape.layer = 2;
-  shape.decoded = 0;
-  shape.chunk_lengths = {4, 1};
-  Sequence sequence = random_sequence(shape, 1);
+  Sequence sequence = one_head_sequence(2, {4, 1}, 1, 2);
   sequence.k = {9, -9, -9, 9, 2, 2, 2, 2, 0, 0};  // products 0, 0 | 4, 4; bounds 18 and 4
   std::ranges::copy(std::vector<float>{1, 1}, const_cast<float*>(sequence.query(0, 4)));
   EXPECT_EQ(only_row(quest(sequence, "budget_tokens=2,force_last_page=0")), (Ints{0, 1}));
@@ -138,10 +131,7 @@ TEST(Quest, AUnionHasNoCut) {
 }
 
 TEST(Quest, RowsFollowTheReduction) {
-  ModelShape shape;
-  shape.num_layers = 4;
-  shape.num_q_heads = 6;
-  shape.num_kv_heads = 2;
+  const ModelShape shape = {.num_layers = 4, .num_q_heads = 6, .num_kv_heads = 2};
   const auto layout = [&](const std::string& spec) {
     return row_layout(MethodSpec::parse(spec).resolved(shape), shape);
   };
@@ -199,11 +189,8 @@ TEST(Quest, ADecodedTokenThatBeginsAPageTakesOneOfThem) {
 
 // Each row of per_query is a decode step: their union over the chunk, cut to its past.
 TEST(Quest, PerQueryRowsAreDecodeSteps) {
-  SequenceShape shape;
-  shape.layer = 3;
-  shape.chunk_lengths = {29, 14};
-  shape.decoded = 0;
-  const Sequence chunked = random_sequence(shape, 81);
+  const Sequence chunked =
+      random_sequence({.chunk_lengths = {29, 14}, .decoded = 0, .layer = 3}, 81);
   Sequence decoded = chunked;
   decoded.chunks = {{0, 29, trace::Phase::Prefill}};
   for (int position = 29; position < 43; ++position)
@@ -230,11 +217,8 @@ TEST(Quest, PerQueryRowsAreDecodeSteps) {
 
 // A replay may begin at any chunk, go back, or ask twice.
 TEST(Quest, DoesNotDependOnTheChunksSeenBefore) {
-  SequenceShape shape;
-  shape.layer = 4;
-  shape.chunk_lengths = {13, 9, 1, 20, 6};
-  shape.decoded = 3;
-  const Sequence sequence = random_sequence(shape, 82);
+  const Sequence sequence =
+      random_sequence({.chunk_lengths = {13, 9, 1, 20, 6}, .decoded = 3, .layer = 4}, 82);
   for (const char* prefill : {"chunk", "per_query", "dense"}) {
     const std::string spec = fmt::format("quest:budget_tokens=11,page_size=4,prefill={}", prefill);
     const MethodRun whole = run_method(sequence, spec);

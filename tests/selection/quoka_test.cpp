@@ -44,9 +44,7 @@ TEST(QuokaTheory, BoundsTheCosineOfAQueryToTheMean) {
 }
 
 TEST(Quoka, AllRowsGiveTheLargestCosineOfAnyQuery) {
-  SequenceShape shape;
-  shape.num_kv_heads = 4;
-  const Sequence sequence = random_sequence(shape, 62);
+  const Sequence sequence = random_sequence({.num_kv_heads = 4}, 62);
   const trace::ChunkInfo& span = sequence.chunks[2];
   const MethodRun run = run_method(sequence, "quoka:budget_tokens=9,num_queries=16");
   for (int head = 0; head < 4; ++head) {
@@ -72,10 +70,8 @@ std::vector<float> scores_of(const Cell& cell, const std::vector<std::vector<std
 // Chosen rows are kept by rank because heads are averaged slot by slot: another pairing of the same
 // rows is another method. Reduced head by head there is no pairing.
 TEST(Quoka, ThePairingOfSlotsMattersOnlyWhereSlotsAreAveraged) {
-  SequenceShape shape;
-  shape.num_kv_heads = 1;
-  shape.chunk_lengths = {200, 32};
-  const Cell cell = cell_of(random_sequence(shape, 63), 1);
+  const Cell cell =
+      cell_of(random_sequence({.num_kv_heads = 1, .chunk_lengths = {200, 32}}, 63), 1);
   std::vector<std::vector<std::int32_t>> chosen(4, {1, 5, 9, 14, 20, 27, 28, 31});
   std::vector<std::vector<std::int32_t>> shuffled = chosen;
   std::mt19937 random(64);

@@ -89,9 +89,7 @@ TEST(SampledRows, AtEvenDistancesOrAtTheEnd) {
 }
 
 TEST(SampledRows, OfPatternsAreTheLatestUnlessAllQueriesChoose) {
-  SequenceShape shape;
-  shape.chunk_lengths = {40, 100};
-  const Sequence sequence = random_sequence(shape, 75);
+  const Sequence sequence = random_sequence({.chunk_lengths = {40, 100}}, 75);
   // No divergence is below 0, all are below 1.
   EXPECT_EQ(sampled(sequence, "flex_prefill:lowering=union,block_size=8,tau=0", 1),
             Rows(4, range(92, 100)));

@@ -179,12 +179,7 @@ void expect_slow_masks(const Sequence& sequence, const TestGate& gate, const std
 }
 
 SequenceShape ragged_shape() {
-  SequenceShape shape;
-  shape.num_q_heads = 6;
-  shape.head_dim = 8;
-  shape.layer = 2;
-  shape.chunk_lengths = {9, 16, 1, 21, 3};
-  return shape;
+  return {.num_q_heads = 6, .head_dim = 8, .chunk_lengths = {9, 16, 1, 21, 3}, .layer = 2};
 }
 
 TEST_F(SeerAttentionTest, MatchesTheSlowGate) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::selection::testing {
@@ -50,6 +51,17 @@ struct Sequence {
 
 // Keys share a direction and have a sink, a few queries look elsewhere: nothing is near uniform.
 Sequence random_sequence(const SequenceShape& shape, unsigned seed);
+// One query head on one KV head, nothing decoded.
+inline Sequence one_head_sequence(int head_dim, std::vector<int> chunk_lengths, unsigned seed,
+                                  int layer = 0) {
+  return random_sequence({.num_q_heads = 1,
+                          .num_kv_heads = 1,
+                          .head_dim = head_dim,
+                          .chunk_lengths = std::move(chunk_lengths),
+                          .decoded = 0,
+                          .layer = layer},
+                         seed);
+}
 
 // The same with the numbers that q and k are when they are stored in `type`.
 Sequence rounded_to(Sequence sequence, c10::ScalarType type);

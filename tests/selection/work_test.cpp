@@ -46,10 +46,7 @@ Counted work_of_last_chunk(const Sequence& sequence, const std::string& text) {
 
 // 4 query heads, 2 KV heads, 16 channels, 16 queries after 48 keys: all 64 are multiplied.
 Sequence last_of_four_chunks() {
-  SequenceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  shape.decoded = 0;
-  return random_sequence(shape, 22);
+  return random_sequence({.chunk_lengths = {16, 16, 16, 16}, .decoded = 0}, 22);
 }
 
 TEST(LaneExecution, AquaMultipliesTheLanesThatItKeeps) {
@@ -68,11 +65,9 @@ TEST(LaneExecution, AquaMultipliesTheLanesThatItKeeps) {
   EXPECT_EQ(work_of_last_chunk(sequence, "static_slicing:dim_ratio=0.5").attend_bytes,
             2 * 64 * 8 * 4);
   // A decoded token: one row a head, whose group reads the lanes of either head.
-  SequenceShape shape;
-  shape.chunk_lengths = {63};
-  shape.decoded = 1;
-  shape.num_q_heads = 2;
-  const Counted step = work_of_last_chunk(random_sequence(shape, 23), "aqua:dim_ratio=0.25");
+  const Counted step = work_of_last_chunk(
+      random_sequence({.num_q_heads = 2, .chunk_lengths = {63}, .decoded = 1}, 23),
+      "aqua:dim_ratio=0.25");
   EXPECT_EQ(step.attend_products, 2 * 64 * 4);
   EXPECT_EQ(step.attend_bytes, 2 * 64 * 4 * 4);
 }
@@ -132,11 +127,8 @@ struct Claim {
 };
 
 void expect_claims(const std::vector<Claim>& claims) {
-  SequenceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16};
-  shape.decoded = 0;
-  shape.layer = 4;
-  const Sequence sequence = random_sequence(shape, 22);
+  const Sequence sequence =
+      random_sequence({.chunk_lengths = {16, 16, 16, 16}, .decoded = 0, .layer = 4}, 22);
   for (const Claim& claim : claims) {
     const Counted counted = work_of_last_chunk(sequence, with_files(claim.spec, sequence));
     EXPECT_EQ(counted.select_products, claim.select) << claim.spec;

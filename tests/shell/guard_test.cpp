@@ -4,11 +4,10 @@
 #include "app/shell/explorer.h"
 #include "app/shell/frame/frame_guard.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <imgui_internal.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
@@ -20,8 +19,6 @@
 
 namespace kvloupe {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr const char* kFaulty = "Faulty";
 
@@ -168,9 +165,7 @@ class Guard : public ::testing::Test {
     explorer.panels().add_window(kFaulty, [this] {
       if (draw) draw();
     });
-    test::GuiTraceOptions options;
-    options.num_tokens = 640;
-    workspace.traces.open(test::write_gui_trace("guard.h5", options));
+    workspace.traces.open(test::write_gui_trace("guard.h5", {.num_tokens = 640}));
     for (int i = 0; i < 6; ++i) {
       frames(2);
       test::settle(workspace);
@@ -276,11 +271,11 @@ TEST_F(Guard, WindowsStayAsTheUserLeftThem) {
   explorer.panels().open_here("Memory");
   explorer.panels().set_open({"latency@much"}, false);
   const shell::Settings left = explorer.settings();
-  EXPECT_THAT(left.opened_panels, ::testing::ElementsAre("Memory@where", "Faulty@where"));
-  EXPECT_THAT(left.closed_panels, ::testing::ElementsAre("latency@much"));
+  EXPECT_THAT(left.opened_panels, ElementsAre("Memory@where", "Faulty@where"));
+  EXPECT_THAT(left.closed_panels, ElementsAre("latency@much"));
   const shell::Explorer next(workspace, renderer.gui(), left);
-  EXPECT_THAT(next.settings().opened_panels, ::testing::ElementsAre("Memory@where"));
-  EXPECT_THAT(next.settings().closed_panels, ::testing::ElementsAre("latency@much"));
+  EXPECT_THAT(next.settings().opened_panels, ElementsAre("Memory@where"));
+  EXPECT_THAT(next.settings().closed_panels, ElementsAre("latency@much"));
 }
 
 TEST_F(Guard, IsTriedAgainWhereItFailed) {

@@ -2,10 +2,8 @@
 #include "app/shell/saved/notes_file.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
@@ -17,8 +15,6 @@ namespace {
 using shell::load_notes;
 using shell::Note;
 using shell::save_notes;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 class NotesFile : public ::testing::Test {
  protected:

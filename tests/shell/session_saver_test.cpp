@@ -4,11 +4,9 @@
 #include "app/figure/headless.h"
 #include "app/state/view_fields.h"
 #include "core/base/paths.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,7 +16,6 @@ namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::HasSubstr;
 
 // A window without a screen. Without end() it is one that was killed.
 class Window {
@@ -65,10 +62,8 @@ class SessionSaver : public ::testing::Test {
     paths::set_config_dir(folder);
   }
   static std::string trace(const std::string& name) {
-    test::GuiTraceOptions options;
-    options.num_tokens = 640;
-    options.runs = {"quoka:budget_tokens=64", test::kUnknownMethod};
-    return test::write_gui_trace(name, options);
+    return test::write_gui_trace(
+        name, {.num_tokens = 640, .runs = {"quoka:budget_tokens=64", test::kUnknownMethod}});
   }
 };
 

@@ -2,9 +2,7 @@
 // the file is not what it should be.
 #include "app/shell/saved/session_saver.h"
 #include "core/base/paths.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <sys/stat.h>
 
@@ -17,7 +15,6 @@ namespace {
 
 using shell::SessionFile;
 using shell::WindowSession;
-using ::testing::HasSubstr;
 
 constexpr bool kRestore = true, kFresh = false;
 

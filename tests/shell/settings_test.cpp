@@ -2,19 +2,13 @@
 #include "app/shell/saved/settings.h"
 #include "app/shell/commands/key_choices.h"
 #include "core/base/paths.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <filesystem>
 #include <fstream>
 
 namespace kvloupe {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 TEST(Commands, EveryWordOfTheQueryMustBeThere) {
   EXPECT_LT(shell::match_score("xyz", "Next chunk"), 0);
@@ -90,9 +84,9 @@ TEST_F(Settings, DamagedKeysGiveTheDefaultKeys) {
   const shell::Settings read = shell::load_settings();
   EXPECT_FLOAT_EQ(read.user_scale, 1.5F);
   EXPECT_THAT(read.keys, ElementsAre(std::pair<const std::string, std::string>("play", "P")));
-  EXPECT_THAT(read.problem, ::testing::HasSubstr("open, close"));
+  EXPECT_THAT(read.problem, HasSubstr("open, close"));
   std::ofstream(paths::config_dir() / "settings.json") << "{";
-  EXPECT_THAT(shell::load_settings().problem, ::testing::HasSubstr("default settings"));
+  EXPECT_THAT(shell::load_settings().problem, HasSubstr("default settings"));
 }
 
 TEST(Keys, AreReadAsTheyAreShown) {

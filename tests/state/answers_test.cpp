@@ -4,10 +4,8 @@
 
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
@@ -21,7 +19,6 @@ using state::Answers;
 using state::Pace;
 using state::ResultState;
 using state::Steps;
-using ::testing::HasSubstr;
 
 // What the questions of a test do and what became of them.
 struct Script {

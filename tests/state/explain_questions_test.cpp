@@ -3,12 +3,11 @@
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/why_lost/explain.h"
 #include "app/state/questions/why_lost/explain_words.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
@@ -19,10 +18,6 @@ namespace {
 using replay::Explanation;
 using replay::KeyLife;
 using replay::Stage;
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Sign = StageMark::Sign;
 
 class ExplainQuestionsTest : public ::testing::Test {

@@ -4,10 +4,8 @@
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "core/trace/trace_reader.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/workspace_steps.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -15,8 +13,6 @@ namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Of the needle's 16 keys how many the row of head 4 keeps in the last chunk of layer 1.
 std::int64_t kept_of_needle(state::Workspace& workspace, const char* method) {
@@ -70,11 +66,9 @@ TEST(GuiTrace, AMethodThatReadsQueriesKeepsTheNeedleAndAnotherLosesIt) {
 }
 
 TEST(GuiTrace, ABrokenKeyFailsWhatReadsIt) {
-  test::GuiTraceOptions options;
-  options.num_tokens = 512;
-  options.nan_key_at = 200;
-  options.runs = {"streaming_llm:budget_tokens=128"};
-  const std::string path = test::write_gui_trace("nan.h5", options);
+  const std::string path = test::write_gui_trace(
+      "nan.h5",
+      {.num_tokens = 512, .nan_key_at = 200, .runs = {"streaming_llm:budget_tokens=128"}});
   state::Workspace workspace;
   workspace.traces.open(path);
   test::settle(workspace);

@@ -3,11 +3,9 @@
 #include "app/state/questions/how_it_works/received_rankings.h"
 #include "app/state/questions/kept/attention_map.h"
 #include "core/selection/lanes/rotary_shape.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -17,10 +15,6 @@
 
 namespace kvloupe::state {
 namespace {
-
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::ElementsAre;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -339,10 +333,7 @@ TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {
 }
 
 TEST_F(HeadQuestionsTest, ManyOtherKeysAreThinnedAndNoTellingOneIs) {
-  SmallTraceShape shape;
-  shape.num_layers = 1;
-  shape.chunk_lengths = {5000, 4};
-  const SmallTrace large(shape);
+  const SmallTrace large({.num_layers = 1, .chunk_lengths = {5000, 4}});
   const auto ranked = answer(ReceivedRankingsQuestion{at(large, 0, 0, 1)});
   const std::int64_t telling = ranked->num_global + ranked->num_query_specific;
   EXPECT_GE(telling, 250);

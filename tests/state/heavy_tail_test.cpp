@@ -1,14 +1,8 @@
 // The view heavy_tail: its table, array and numbers against plain loops over the attention.
 #include "app/state/questions/how_it_works/heavy_tail.h"
 
-#include "app/state/view_list.h"
-#include "app/state/workspace.h"
-#include "tests/gui/workspace_steps.h"
-#include "tests/replay/small_trace.h"
+#include "tests/base/matchers.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,32 +12,15 @@
 namespace kvloupe::state {
 namespace {
 
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::ElementsAre;
-
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.decoded = 1;
-  return shape;
-}
-
-class HeavyTailViewTest : public ::testing::Test {
+class HeavyTailViewTest : public testing::SmallTraceViews {
  protected:
-  HeavyTailViewTest()
-      : trace_(shape()),
-        workspace_(std::make_shared<MemoryAccount>(),
-                   [this](const std::string& path, const MemoryAccountPtr&) {
-                     return TracePtr(testing::opened(trace_, 1, path));
-                   }) {}
+  HeavyTailViewTest() : SmallTraceViews({.decoded = 1}) {}
 
   // At query head 2 of layer 1.
   void open_at(int chunk) {
-    workspace_.traces.open("small.h5");
-    test::settle(workspace_);
-    workspace_.begin_frame();
-    workspace_.cursor.go_to(parse_goto("layer=1,q_head=2,chunk=" + std::to_string(chunk)));
-    ASSERT_EQ(test::problem_of_view(workspace_, view_), "");
+    open();
+    go_to("layer=1,q_head=2,chunk=" + std::to_string(chunk));
+    ASSERT_EQ(problem_of_view("heavy_tail"), "");
   }
   const HeavyTailQuestion::Answer& answer() {
     const auto result = workspace_.ask(HeavyTailQuestion{workspace_.place()});
@@ -52,8 +29,6 @@ class HeavyTailViewTest : public ::testing::Test {
   }
   double p(int query, int key) const { return trace_.probability(1, 2, query, key); }
 
-  SmallTrace trace_;
-  Workspace workspace_;
   const ViewInfo& view_ = *find_view("heavy_tail");
 };
 

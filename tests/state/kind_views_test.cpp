@@ -3,14 +3,8 @@
 #include "app/state/questions/how_it_works/aqua_lanes.h"
 #include "app/state/questions/how_it_works/block_tables.h"
 #include "app/state/questions/how_it_works/quest_pages.h"
-#include "app/state/view_list.h"
-#include "app/state/workspace.h"
-#include "tests/gui/workspace_steps.h"
-#include "tests/replay/small_trace.h"
+#include "tests/base/matchers.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,57 +17,14 @@ namespace {
 
 using test::ExactTable;
 
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-SmallTraceShape shape() {
-  SmallTraceShape shape;
-  shape.chunk_lengths = {16, 16, 16, 16, 5};
-  shape.decoded = 3;
-  return shape;
-}
-
-class KindViewsTest : public ::testing::Test {
+class KindViewsTest : public testing::SmallTraceViews {
  protected:
-  KindViewsTest()
-      : trace_(shape()),
-        workspace_(std::make_shared<MemoryAccount>(),
-                   [this](const std::string& path, const MemoryAccountPtr&) {
-                     const SmallTrace& trace = path.ends_with("short.h5") ? short_trace_ : trace_;
-                     return TracePtr(testing::opened(trace, ++last_id_, path));
-                   }) {}
-
-  void open(const std::string& path = "small.h5") {
-    workspace_.traces.open(path);
-    test::settle(workspace_);
-    workspace_.begin_frame();
-    ASSERT_TRUE(workspace_.has_trace());
+  KindViewsTest() : SmallTraceViews({.chunk_lengths = {16, 16, 16, 16, 5}, .decoded = 3}) {
+    others_.try_emplace("short.h5", SmallTraceShape{.chunk_lengths = {16, 7}, .decoded = 2});
   }
-  std::string problem_of_view(const char* view) {
-    return test::problem_of_view(workspace_, *find_view(view));
-  }
-  test::ExactTable table_of(const char* view) {
-    EXPECT_EQ(problem_of_view(view), "");
-    return test::exact(find_view(view)->table(workspace_));
-  }
-  void choose(const std::string& spec) { workspace_.cursor.set_method(Slot::A, spec); }
-  void go_to(const std::string& place) { workspace_.cursor.go_to(parse_goto(place)); }
-
-  SmallTrace trace_;
-  SmallTrace short_trace_{{.chunk_lengths = {16, 7}, .decoded = 2}};
-  int last_id_ = 0;
-  Workspace workspace_;
 };
-
-std::string text_in(const ExactTable& table, std::size_t row, const char* column) {
-  return test::cell_of(table, row, column);
-}
-double number_in(const ExactTable& table, std::size_t row, const char* column) {
-  return std::stod(text_in(table, row, column));
-}
 
 TEST_F(KindViewsTest, WithoutATraceTheySaySoAndHaveNoRows) {
   for (const char* view : {"aqua_lanes", "block_tables", "quest_pages"}) {
@@ -134,14 +85,14 @@ TEST_F(KindViewsTest, WhatAnotherTraceLosesIsThatOfItsOwnKeys) {
   const ExactTable table = table_of("aqua_lanes");
   int rows = 0;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    if (!text_in(table, row, "quantity").starts_with("loss_in_")) continue;
-    EXPECT_THAT(text_in(table, row, "quantity"), ::testing::EndsWith("short.h5"));
-    EXPECT_EQ(text_in(table, row, "basis"), "a book");
-    if (text_in(table, row, "vectors") != "k" || text_in(table, row, "choice") != "leading")
+    if (!cell_of(table, row, "quantity").starts_with("loss_in_")) continue;
+    EXPECT_THAT(cell_of(table, row, "quantity"), EndsWith("short.h5"));
+    EXPECT_EQ(cell_of(table, row, "basis"), "a book");
+    if (cell_of(table, row, "vectors") != "k" || cell_of(table, row, "choice") != "leading")
       continue;
     double loss = 0;
     for (int position = 0; position < 23; ++position) {
-      const float* key = short_trace_.key(1, 1, position);
+      const float* key = others_.at("short.h5").key(1, 1, position);
       double whole = 0, kept = 0;
       for (int lane = 0; lane < 8; ++lane) {
         const double square = static_cast<double>(key[lane]) * key[lane];
@@ -227,11 +178,11 @@ TEST_F(KindViewsTest, LossesAreMeansOverTheGroupAndAxesReachTheLargest) {
   // Sums over the heads of KV head 1, by vectors, choice and lanes; only the matched basis is there.
   std::map<std::string, std::pair<double, int>> sums;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const std::string quantity = text_in(table, i, "quantity");
+    const std::string quantity = cell_of(table, i, "quantity");
     if (quantity != "information_retention_loss" && quantity != "key_loss_under_query_lanes")
       continue;
-    auto& [sum, count] = sums[text_in(table, i, "vectors") + " " + text_in(table, i, "choice") +
-                              " " + text_in(table, i, "lanes")];
+    auto& [sum, count] = sums[cell_of(table, i, "vectors") + " " + cell_of(table, i, "choice") +
+                              " " + cell_of(table, i, "lanes")];
     sum += number_in(table, i, "value");
     ++count;
   }
@@ -269,14 +220,14 @@ TEST_F(KindViewsTest, TheTableOfBlocksNamesPagesAndTokens) {
   std::set<std::string> heads, states;
   int past_read = 0;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const std::string stage = text_in(table, i, "stage"), state = text_in(table, i, "state");
-    const int block = std::stoi(text_in(table, i, "key_block"));
+    const std::string stage = cell_of(table, i, "stage"), state = cell_of(table, i, "state");
+    const int block = std::stoi(cell_of(table, i, "key_block"));
     ++stages[stage];
-    heads.insert(text_in(table, i, "q_head"));
+    heads.insert(cell_of(table, i, "q_head"));
     states.insert(state);
-    EXPECT_EQ(text_in(table, i, "token_begin"), std::to_string(block * 4));
-    EXPECT_EQ(text_in(table, i, "token_end"), std::to_string(block * 4 + 4));
-    EXPECT_EQ(text_in(table, i, "page_id"), std::to_string(16 + block));
+    EXPECT_EQ(cell_of(table, i, "token_begin"), std::to_string(block * 4));
+    EXPECT_EQ(cell_of(table, i, "token_end"), std::to_string(block * 4 + 4));
+    EXPECT_EQ(cell_of(table, i, "page_id"), std::to_string(16 + block));
     if (stage != "table") continue;
     EXPECT_EQ(state == "of the chunk", block >= 12) << block;
     if (block < 12 && state != "not kept") ++past_read;
@@ -310,7 +261,7 @@ TEST_F(KindViewsTest, NativeMasksStandBesideTheirUnions) {
   std::map<std::string, int> stages;
   std::map<std::string, double> recall, density;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const std::string stage = text_in(table, i, "stage");
+    const std::string stage = cell_of(table, i, "stage");
     ++stages[stage];
     recall[stage] = number_in(table, i, "mass_recall");
     density[stage] = number_in(table, i, "density_past");
@@ -358,19 +309,19 @@ TEST_F(KindViewsTest, RangesAndCutsOfPagesAreThoseOfTheTable) {
          wanted_low = kInfinity;
   int pages = 0, most_moves = 1;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    if (text_in(table, i, "kind") == "step") {
-      most_moves = std::max({most_moves, std::stoi(text_in(table, i, "new")),
-                             std::stoi(text_in(table, i, "reselected"))});
+    if (cell_of(table, i, "kind") == "step") {
+      most_moves = std::max({most_moves, std::stoi(cell_of(table, i, "new")),
+                             std::stoi(cell_of(table, i, "reselected"))});
       continue;
     }
     ++pages;
     const double bound = number_in(table, i, "bound"), best = number_in(table, i, "best_logit");
-    const std::string verdict = text_in(table, i, "verdict");
+    const std::string verdict = cell_of(table, i, "verdict");
     low = std::min(low, bound);
     high = std::max(high, bound);
     EXPECT_GE(bound, best - 1e-5);
     if (verdict == "forced") continue;
-    if (text_in(table, i, "taken") == "1")
+    if (cell_of(table, i, "taken") == "1")
       taken_low = std::min(taken_low, bound);
     else
       left_high = std::max(left_high, bound);
@@ -417,8 +368,8 @@ TEST_F(KindViewsTest, StepsAreThoseOfTheChunksPhase) {
   const ExactTable table = table_of("quest_pages");
   std::vector<std::string> chunks;
   for (std::size_t i = 0; i < table.rows.size(); ++i)
-    if (text_in(table, i, "kind") == "step") chunks.push_back(text_in(table, i, "chunk"));
-  EXPECT_THAT(chunks, ::testing::ElementsAre("5", "6", "7"));
+    if (cell_of(table, i, "kind") == "step") chunks.push_back(cell_of(table, i, "chunk"));
+  EXPECT_THAT(chunks, ElementsAre("5", "6", "7"));
   const auto result = workspace_.ask(quest_pages_question(workspace_));
   ASSERT_TRUE(result && result->here);
   EXPECT_EQ(*result->here, 1U);

@@ -3,15 +3,10 @@
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/head_merge.h"
 #include "app/state/questions/why_lost/worst_misses.h"
-#include "app/state/view_list.h"
-#include "app/state/workspace.h"
-#include "tests/gui/workspace_steps.h"
-#include "tests/replay/small_trace.h"
+#include "tests/base/matchers.h"
 #include "tests/state/small_workspace.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -25,43 +20,34 @@ namespace kvloupe::state {
 namespace {
 
 using replay::Stage;
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
 
 constexpr int kWindow = 6;
 constexpr const char* kNewest = "sliding_window:budget_tokens=6";
 constexpr const char* kBest = "oracle:budget_tokens=6";
 
-class LostKeysViews : public ::testing::Test {
+class LostKeysViews : public testing::SmallTraceViews {
  protected:
-  LostKeysViews()
-      : workspace_(std::make_shared<MemoryAccount>(),
-                   [this](const std::string& path, const MemoryAccountPtr&) {
-                     auto opened = testing::opened(trace_, ++last_id_, path);
-                     // Sorted by text they run backwards.
-                     for (int i = 0; i < trace_.num_tokens(); ++i)
-                       opened->text.push_back(std::string(1, static_cast<char>('z' - i / 3)));
-                     opened->token_label = opened->text;
-                     return TracePtr(opened);
-                   }) {}
+  // Two layers, four query heads on two KV heads. Few queries give little in chunk 1: what is dropped
+  // there is wanted more later.
+  LostKeysViews() : SmallTraceViews({.chunk_lengths = {16, 4, 16, 17}}) {}
+
+  // Sorted by text the tokens run backwards.
+  void describe(OpenTrace& opened) const override {
+    for (int i = 0; i < trace_.num_tokens(); ++i)
+      opened.text.push_back(std::string(1, static_cast<char>('z' - i / 3)));
+    opened.token_label = opened.text;
+  }
 
   void open(const std::string& spec) {
-    workspace_.traces.open("small.h5");
-    test::settle(workspace_);
-    workspace_.begin_frame();
-    ASSERT_TRUE(workspace_.has_trace());
-    workspace_.cursor.set_method(Slot::A, spec);
+    SmallTraceViews::open();
+    choose(spec);
   }
   Result<WorstMissesQuestion> misses() {
     return test::answer(workspace_, worst_misses_question(workspace_));
   }
   Result<HeadMergeQuestion> merge(const std::string& where) {
-    workspace_.cursor.go_to(parse_goto(where));
+    go_to(where);
     return test::answer(workspace_, head_merge_question(workspace_));
-  }
-  std::string problem(const char* view) {
-    return test::problem_of_view(workspace_, *find_view(view));
   }
   static int begin_of(int chunk) { return std::array{0, 16, 20, 36, 53}.at(chunk); }
   static int end_of(int chunk) { return begin_of(chunk + 1); }
@@ -101,12 +87,6 @@ class LostKeysViews : public ::testing::Test {
     return share(own, best(own, kWindow)) -
            share(own, best(mass(layer, q_head / 2, chunk), kWindow));
   }
-
-  // Two layers, four query heads on two KV heads. Few queries give little in chunk 1: what is dropped
-  // there is wanted more later.
-  SmallTrace trace_{SmallTraceShape{.chunk_lengths = {16, 4, 16, 17}}};
-  int last_id_ = 0;
-  Workspace workspace_;
 };
 
 // Positions alone decide: all but the newest six are lost, and only a larger budget would keep them.
@@ -245,10 +225,10 @@ TEST_F(LostKeysViews, ALineLeadsToItsPlaceAndAHeadOfTheRowStays) {
   workspace_.cursor.go_to(parse_goto("layer=0,q_head=3,chunk=1"));
   const MissPlace there{1, 1, 2, 9};
   EXPECT_FALSE(is_at(workspace_.place(), there, layout));
-  go_to(workspace_, there, layout);
+  state::go_to(workspace_, there, layout);
   EXPECT_EQ(goto_text(workspace_.place()), "layer=1,q_head=3,chunk=2,key=9");
   EXPECT_TRUE(is_at(workspace_.place(), there, layout));
-  go_to(workspace_, {0, 0, 3, 20}, layout);
+  state::go_to(workspace_, {0, 0, 3, 20}, layout);
   EXPECT_EQ(goto_text(workspace_.place()), "layer=0,q_head=0,chunk=3,key=20");
   ASSERT_TRUE(workspace_.cursor.back());
   EXPECT_TRUE(is_at(workspace_.place(), there, layout));
@@ -281,22 +261,22 @@ TEST_F(LostKeysViews, SayWhyThereIsNothing) {
   EXPECT_EQ(find_view("head_merge")->problem(workspace_), "Open a trace");
   open(kBest);
   workspace_.cursor.set_option("worst_misses.keys", "needle");
-  EXPECT_EQ(problem("worst_misses"), "The trace names no needle");
+  EXPECT_EQ(problem_of_view("worst_misses"), "The trace names no needle");
   workspace_.cursor.set_option("worst_misses.keys", "");
   workspace_.cursor.set_method(Slot::A, "dense");
   const auto dense = misses();
   ASSERT_EQ(dense.state, ResultState::Ready);
   EXPECT_EQ(sentence_of(dense.question, *dense), "dense chooses no keys here: none is lost.");
   workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
-  EXPECT_THAT(problem("worst_misses"), HasSubstr("does not know the method later"));
-  EXPECT_THAT(problem("head_merge"), HasSubstr("does not know the method later"));
+  EXPECT_THAT(problem_of_view("worst_misses"), HasSubstr("does not know the method later"));
+  EXPECT_THAT(problem_of_view("head_merge"), HasSubstr("does not know the method later"));
 }
 
 TEST_F(LostKeysViews, MethodsThatMergeNoHeadsSaySo) {
   open(kNewest);
   const auto why = [&](const char* spec) {
     workspace_.cursor.set_method(Slot::A, spec);
-    return problem("head_merge");
+    return problem_of_view("head_merge");
   };
   EXPECT_THAT(why(kNewest), HasSubstr("brings no query heads to one score"));
   EXPECT_THAT(why("snapkv:budget_tokens=6"), HasSubstr("evicts"));
@@ -304,7 +284,7 @@ TEST_F(LostKeysViews, MethodsThatMergeNoHeadsSaySo) {
               HasSubstr("chooses for each query head alone"));
   workspace_.cursor.set_method(Slot::A, kBest);
   workspace_.cursor.go_to(parse_goto("chunk=0"));
-  EXPECT_EQ(problem("head_merge"),
+  EXPECT_EQ(problem_of_view("head_merge"),
             fmt::format("Layer {} keeps everything in chunk 0: nothing is merged.",
                         workspace_.place().layer));
 }
@@ -370,7 +350,7 @@ TEST_F(LostKeysViews, MergeLossOfAllLayersIsTheMeanOverHeads) {
       EXPECT_NEAR(all->overview.values.at(layer, kv_head), mean, 1e-5);
     }
   workspace_.cursor.set_method(Slot::A, kNewest);
-  EXPECT_THAT(problem("layer_head_overview"), HasSubstr("merges none"));
+  EXPECT_THAT(problem_of_view("layer_head_overview"), HasSubstr("merges none"));
 }
 
 TEST_F(LostKeysViews, SharesAreSaidRoughly) {

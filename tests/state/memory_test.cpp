@@ -1,11 +1,9 @@
 // The window's state over a trace several times as large as the limit: whatever is looked at, load,
 // tensors and answers together stay within it.
 #include "app/state/view_list.h"
+#include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <random>
 #include <string>
@@ -14,20 +12,13 @@
 namespace kvloupe {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr std::uint64_t kLimit = 64 << 20;
 constexpr int kPlaces = 16;
 
 // Q, K and V of a layer are 30 MiB in fp32, of all four 120 MiB.
 const std::string& large_trace() {
-  static const std::string path = [] {
-    test::GuiTraceOptions options;
-    options.num_tokens = 8192;
-    options.head_dim = 64;
-    options.runs = {};
-    return test::write_gui_trace("large.h5", options);
-  }();
+  static const std::string path =
+      test::write_gui_trace("large.h5", {.num_tokens = 8192, .head_dim = 64, .runs = {}});
   return path;
 }
 
@@ -99,12 +90,9 @@ TEST(Memory, TheLoadsOfAllOpenTracesAreCounted) {
   state::Workspace workspace(std::make_shared<MemoryAccount>(kLimit));
   open(workspace, large_trace());
   const std::uint64_t one = workspace.memory->held(MemoryPart::Load);
-  test::GuiTraceOptions options;
-  options.num_tokens = 8192;
-  options.layers = {0};
-  options.num_layers = 1;
-  options.runs = {};
-  open(workspace, test::write_gui_trace("other.h5", options));
+  open(workspace,
+       test::write_gui_trace("other.h5",
+                             {.num_tokens = 8192, .num_layers = 1, .layers = {0}, .runs = {}}));
   EXPECT_GT(workspace.memory->held(MemoryPart::Load), one + one / 2);
   workspace.traces.close_active();
   test::settle(workspace);

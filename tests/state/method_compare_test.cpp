@@ -2,14 +2,8 @@
 // the trace cannot serve.
 #include "app/state/questions/how_much/method_compare.h"
 
-#include "app/state/view_list.h"
-#include "app/state/workspace.h"
-#include "tests/gui/workspace_steps.h"
-#include "tests/replay/small_trace.h"
+#include "tests/base/matchers.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,24 +14,13 @@ namespace {
 
 using test::ExactTable;
 
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-class MethodCompareTest : public ::testing::Test {
+class MethodCompareTest : public testing::SmallTraceViews {
  protected:
-  MethodCompareTest()
-      : workspace_(std::make_shared<MemoryAccount>(),
-                   [this](const std::string& path, const MemoryAccountPtr&) {
-                     return TracePtr(testing::opened(trace_, ++last_id_, path));
-                   }) {}
+  MethodCompareTest() : SmallTraceViews({.decoded = 2}) {}
 
   void open() {
-    workspace_.traces.open("small.h5");
-    settle();
-    ASSERT_TRUE(workspace_.has_trace());
-    workspace_.cursor.go_to(parse_goto("layer=0"));
+    SmallTraceViews::open();
+    go_to("layer=0");
   }
   void settle() {
     test::settle(workspace_);
@@ -46,24 +29,9 @@ class MethodCompareTest : public ::testing::Test {
   void set(const std::string& option, const std::string& value) {
     workspace_.cursor.set_option("method_compare." + option, value);
   }
-  test::ExactTable table() {
-    const ViewInfo& view = *find_view("method_compare");
-    EXPECT_EQ(test::problem_of_view(workspace_, view), "");
-    return test::exact(view.table(workspace_));
-  }
-  void choose(Slot slot, const std::string& spec) { workspace_.cursor.set_method(slot, spec); }
-
-  SmallTrace trace_{SmallTraceShape{.decoded = 2}};
-  int last_id_ = 0;
-  Workspace workspace_;
+  test::ExactTable table() { return table_of("method_compare"); }
 };
 
-std::string text_in(const ExactTable& table, std::size_t row, const char* column) {
-  return test::cell_of(table, row, column);
-}
-double number_in(const ExactTable& table, std::size_t row, const char* column) {
-  return std::stod(text_in(table, row, column));
-}
 std::vector<std::string> ids_of(const ExactTable& table) {
   std::vector<std::string> ids;
   for (const auto& row : table.rows) ids.push_back(row.front().substr(0, row.front().find(':')));
@@ -78,10 +46,10 @@ TEST_F(MethodCompareTest, WithoutATraceItSaysSo) {
 
 TEST_F(MethodCompareTest, ListsWhatWasTriedOnceWithTheNumbersOfOneLayer) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  choose(Slot::B, "random:budget_tokens=6");
-  choose(Slot::B, "sliding_window:budget_tokens=6");
-  choose(Slot::B, "random:budget_tokens=6");
+  choose("oracle:budget_tokens=6");
+  choose("random:budget_tokens=6", Slot::B);
+  choose("sliding_window:budget_tokens=6", Slot::B);
+  choose("random:budget_tokens=6", Slot::B);
   const ExactTable one = table();
   ASSERT_EQ(one.rows.size(), 3U);
   EXPECT_EQ(ids_of(one).front(), "oracle");  // none keeps more of the mass
@@ -89,8 +57,8 @@ TEST_F(MethodCompareTest, ListsWhatWasTriedOnceWithTheNumbersOfOneLayer) {
     EXPECT_GE(number_in(one, i, "mass_recall"), number_in(one, i + 1, "mass_recall"));
   EXPECT_DOUBLE_EQ(number_in(one, 0, "topk_overlap"), 1);
   // Two KV heads in the chunks after the first.
-  EXPECT_EQ(text_in(one, 0, "cells"), "6");
-  EXPECT_EQ(text_in(one, 0, "all_cells"), "8");
+  EXPECT_EQ(cell_of(one, 0, "cells"), "6");
+  EXPECT_EQ(cell_of(one, 0, "all_cells"), "8");
   // The oracle by plain loops: the six keys of largest mass.
   double recall = 0;
   for (const int begin : {16, 32, 48})
@@ -104,14 +72,14 @@ TEST_F(MethodCompareTest, ListsWhatWasTriedOnceWithTheNumbersOfOneLayer) {
     }
   EXPECT_NEAR(number_in(one, 0, "mass_recall"), recall, 1e-5);
   set("layers", "all");
-  EXPECT_EQ(text_in(table(), 0, "cells"), "12");
+  EXPECT_EQ(cell_of(table(), 0, "cells"), "12");
 }
 
 TEST_F(MethodCompareTest, SortsByAnyColumnEitherWay) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  choose(Slot::B, "sliding_window:budget_tokens=9");
-  choose(Slot::B, "aqua:basis=self");
+  choose("oracle:budget_tokens=6");
+  choose("sliding_window:budget_tokens=9", Slot::B);
+  choose("aqua:basis=self", Slot::B);
   set("sort", "effective_budget");
   EXPECT_EQ(ids_of(table()), (std::vector<std::string>{"oracle", "sliding_window", "aqua"}));
   set("order", "reversed");
@@ -121,7 +89,7 @@ TEST_F(MethodCompareTest, SortsByAnyColumnEitherWay) {
   // Lanes rank no keys: without a recall it stays behind, either way.
   set("sort", "mass_recall");
   EXPECT_EQ(ids_of(table()).back(), "aqua");
-  EXPECT_EQ(text_in(table(), 2, "mass_recall"), "");
+  EXPECT_EQ(cell_of(table(), 2, "mass_recall"), "");
   set("order", "");
   EXPECT_EQ(ids_of(table()).back(), "aqua");
   std::set<std::string> choices;
@@ -132,34 +100,34 @@ TEST_F(MethodCompareTest, SortsByAnyColumnEitherWay) {
 
 TEST_F(MethodCompareTest, MarksWhatAveragedOtherCellsThanMost) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  choose(Slot::B, "random:budget_tokens=6");
-  choose(Slot::B, "sliding_window:budget_tokens=40");  // dense in all chunks but the last
-  choose(Slot::B, "dense");  // averages nothing: no means that could mislead
+  choose("oracle:budget_tokens=6");
+  choose("random:budget_tokens=6", Slot::B);
+  choose("sliding_window:budget_tokens=40", Slot::B);  // dense in all chunks but the last
+  choose("dense", Slot::B);  // averages nothing: no means that could mislead
   set("cells", "own");
   const ExactTable all = table();
   ASSERT_EQ(all.rows.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_EQ(text_in(all, i, "note"), ids_of(all)[i] == "sliding_window"
+    EXPECT_EQ(cell_of(all, i, "note"), ids_of(all)[i] == "sliding_window"
                                            ? "averaged over 2 of 8 cells, unlike most methods"
                                            : "");
   const auto result = workspace_.ask(method_compare_question(workspace_));
   EXPECT_THAT(warning_of(result.question, *result, trace::Phase::Prefill),
-              ::testing::AllOf(HasSubstr("sliding_window"), Not(HasSubstr("oracle"))));
+              AllOf(HasSubstr("sliding_window"), Not(HasSubstr("oracle"))));
 }
 
 // The newest 40 keys are chosen in the last chunk (48 keys before it) alone: there all are compared.
 TEST_F(MethodCompareTest, AveragesOverCommonCellsUnlessToldOtherwise) {
   open();
-  choose(Slot::A, "sliding_window:budget_tokens=6");
-  choose(Slot::B, "sliding_window:budget_tokens=40");
-  choose(Slot::B, "dense");  // not asked
+  choose("sliding_window:budget_tokens=6");
+  choose("sliding_window:budget_tokens=40", Slot::B);
+  choose("dense", Slot::B);  // not asked
   const ExactTable common = table();
   for (const std::size_t i : {0, 1, 2}) {
-    const std::string method = text_in(common, i, "method");
-    EXPECT_EQ(text_in(common, i, "note"), "");
+    const std::string method = cell_of(common, i, "method");
+    EXPECT_EQ(cell_of(common, i, "note"), "");
     if (method == "dense") continue;
-    EXPECT_EQ(text_in(common, i, "cells"), "2");
+    EXPECT_EQ(cell_of(common, i, "cells"), "2");
     const double budget = method.find("budget_tokens=40") == std::string::npos ? 6 : 40;
     EXPECT_NEAR(number_in(common, i, "density"), budget / 48, 1e-9) << method;
   }
@@ -168,43 +136,42 @@ TEST_F(MethodCompareTest, AveragesOverCommonCellsUnlessToldOtherwise) {
   set("cells", "own");
   const ExactTable own = table();
   for (const std::size_t i : {0, 1, 2}) {
-    if (text_in(own, i, "requested_budget") != "6") continue;
+    if (cell_of(own, i, "requested_budget") != "6") continue;
     EXPECT_NEAR(number_in(own, i, "density"), (6.0 / 16 + 6.0 / 32 + 6.0 / 48) / 3, 1e-9);
   }
 }
 
 TEST_F(MethodCompareTest, WithoutACommonCellItSaysWhichMethodKeepsEverything) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  choose(Slot::B, "quest:page_size=4,budget_tokens=8");  // dense in its first two layers
-  EXPECT_EQ(text_in(table(), 0, "cells"), "0");
+  choose("oracle:budget_tokens=6");
+  choose("quest:page_size=4,budget_tokens=8", Slot::B);  // dense in its first two layers
+  EXPECT_EQ(cell_of(table(), 0, "cells"), "0");
   const auto result = workspace_.ask(method_compare_question(workspace_));
   EXPECT_THAT(warning_of(result.question, *result, trace::Phase::Prefill),
-              ::testing::AllOf(HasSubstr("No cell is common"), HasSubstr("quest"),
-                               Not(HasSubstr("oracle"))));
+              AllOf(HasSubstr("No cell is common"), HasSubstr("quest"), Not(HasSubstr("oracle"))));
 }
 
 TEST_F(MethodCompareTest, SaysHowMuchOfTheWatchedKeysIsKept) {
   open();
-  for (const Slot slot : kSlots) choose(slot, "sliding_window:budget_tokens=10");
-  EXPECT_EQ(text_in(table(), 0, "span_kept"), "");  // the trace names no needle
+  for (const Slot slot : kSlots) choose("sliding_window:budget_tokens=10", slot);
+  EXPECT_EQ(cell_of(table(), 0, "span_kept"), "");  // the trace names no needle
   workspace_.cursor.go_to(parse_goto("span=20-39"));
   // Of [20, 40) chunk 2 (32 keys) sees twelve and keeps 22 to 31; chunk 3 (48) keeps 38 and 39.
   EXPECT_NEAR(number_in(table(), 0, "span_kept"), (10.0 / 12 + 2.0 / 20) / 2, 1e-9);
   workspace_.cursor.go_to(parse_goto("key=38"));  // one key is not a span to watch
-  EXPECT_EQ(text_in(table(), 0, "span_kept"), "");
+  EXPECT_EQ(cell_of(table(), 0, "span_kept"), "");
 }
 
 TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
+  choose("oracle:budget_tokens=6");
   EXPECT_EQ(method_compare_question(workspace_).catalogue, "");
   set("methods", "catalogue");
   EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=6");
-  choose(Slot::A, "random:budget_ratio=0.25,budget_scope=all");
+  choose("random:budget_ratio=0.25,budget_scope=all");
   EXPECT_EQ(method_compare_question(workspace_).catalogue,
             "all:budget_ratio=0.25,budget_scope=all");
-  choose(Slot::A, "dense");
+  choose("dense");
   EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=16");
   workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
   EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=16");
@@ -212,12 +179,12 @@ TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {
 
 TEST_F(MethodCompareTest, AMethodThatTheTraceCannotServeIsListedWithItsReason) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  choose(Slot::B, "infinipot:budget_tokens=6");  // no probe was recorded
+  choose("oracle:budget_tokens=6");
+  choose("infinipot:budget_tokens=6", Slot::B);  // no probe was recorded
   const ExactTable both = table();
   EXPECT_EQ(ids_of(both), (std::vector<std::string>{"oracle", "infinipot"}));
-  EXPECT_THAT(text_in(both, 1, "note"), HasSubstr("no probe queries"));
-  EXPECT_EQ(text_in(both, 1, "mass_recall"), "");
+  EXPECT_THAT(cell_of(both, 1, "note"), HasSubstr("no probe queries"));
+  EXPECT_EQ(cell_of(both, 1, "mass_recall"), "");
 }
 
 TEST_F(MethodCompareTest, WhereNoneCanBeServedTheReasonIsTold) {
@@ -233,19 +200,19 @@ TEST_F(MethodCompareTest, WhereNoneCanBeServedTheReasonIsTold) {
 
 TEST_F(MethodCompareTest, TheCurrentChunkChoosesThePhase) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  EXPECT_EQ(text_in(table(), 0, "phase"), "prefill");
+  choose("oracle:budget_tokens=6");
+  EXPECT_EQ(cell_of(table(), 0, "phase"), "prefill");
   workspace_.cursor.go_to(parse_goto("chunk=5"));
   const ExactTable decode = table();
-  EXPECT_EQ(text_in(decode, 0, "phase"), "decode");
-  EXPECT_EQ(text_in(decode, 0, "cells"), "4");  // two steps, two KV heads
+  EXPECT_EQ(cell_of(decode, 0, "phase"), "decode");
+  EXPECT_EQ(cell_of(decode, 0, "cells"), "4");  // two steps, two KV heads
 }
 
 // Rows come as they are measured.
 TEST_F(MethodCompareTest, ShowsRowsAsTheyAreMeasured) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
-  choose(Slot::B, "random:budget_tokens=6");
+  choose("oracle:budget_tokens=6");
+  choose("random:budget_tokens=6", Slot::B);
   MethodCompareQuestion question = method_compare_question(workspace_);
   question.all_layers = true;
   std::size_t most_pending = 0;
@@ -266,7 +233,7 @@ TEST_F(MethodCompareTest, ShowsRowsAsTheyAreMeasured) {
 
 TEST_F(MethodCompareTest, KeysNameLayersCellsKeysMethodsAndCatalogue) {
   open();
-  choose(Slot::A, "oracle:budget_tokens=6");
+  choose("oracle:budget_tokens=6");
   std::set<std::string> keys;
   MethodCompareQuestion question = method_compare_question(workspace_);
   const auto add = [&] { keys.insert(key_of(question)); };

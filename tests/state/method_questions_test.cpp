@@ -5,11 +5,9 @@
 #include "app/state/questions/kept/token_strip.h"
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/miss_inspector.h"
+#include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,10 +21,6 @@ namespace {
 using analysis::KeyState;
 using analysis::KeyVerdict;
 using replay::Number;
-using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::place_in;
 
 class MethodQuestionsTest : public ::testing::Test {

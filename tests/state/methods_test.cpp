@@ -8,9 +8,8 @@
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,9 +21,6 @@ namespace {
 
 using state::ResultState;
 using state::Slot;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class Methods : public test::WorkspaceTest {
  protected:

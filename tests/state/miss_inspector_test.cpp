@@ -3,9 +3,8 @@
 #include "app/state/questions/why_lost/miss_inspector.h"
 #include "app/state/questions/why_lost/explain.h"
 #include "app/state/view_list.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <algorithm>
 
@@ -16,7 +15,6 @@ using state::ExplainQuestion;
 using state::ResultState;
 using state::Slot;
 using state::WatchedKey;
-using ::testing::HasSubstr;
 
 constexpr const char* kUniform = "uniform_queries:budget_tokens=96";
 

@@ -8,9 +8,8 @@
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <limits>
 #include <string>
@@ -22,8 +21,6 @@ namespace {
 using state::NumberChunks;
 using state::NumberScope;
 using Kind = state::NumberScope::Kind;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // 1,000 tokens in chunks of 128: the question begins in the last chunk.
 class NumberScopes : public test::WorkspaceTest {

@@ -2,15 +2,13 @@
 #include "app/state/selection.h"
 
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::HasSubstr;
 
 class Selection : public test::WorkspaceTest {};
 
@@ -96,7 +94,7 @@ TEST(Goto, TextThatIsNoPlaceIsRefused) {
     state::parse_goto("layer=1,head=3");
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("write q_head=3 or kv_head=3"));
+    EXPECT_THAT(error.what(), HasSubstr("write q_head=3 or kv_head=3"));
   }
 }
 

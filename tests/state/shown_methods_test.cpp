@@ -6,9 +6,8 @@
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +23,6 @@ using analysis::KeptBy;
 using analysis::KeyState;
 using state::Show;
 using state::Slot;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class ShownMethods : public test::WorkspaceTest {
  protected:

@@ -3,9 +3,7 @@
 #include "app/state/array.h"
 #include "app/state/labels.h"
 #include "app/state/place.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/base/matchers.h"
 
 #include <cmath>
 
@@ -13,7 +11,6 @@ namespace kvloupe {
 namespace {
 
 using state::TokenRange;
-using ::testing::ElementsAre;
 
 TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
   EXPECT_EQ(state::readable_text("\xE6"), "\\xE6");

@@ -4,9 +4,8 @@
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,9 +17,6 @@ namespace {
 
 using state::ResultState;
 using state::Slot;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class Traces : public test::WorkspaceTest {};
 

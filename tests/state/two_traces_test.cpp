@@ -8,9 +8,8 @@
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -26,8 +25,6 @@ using state::AlignedTraces;
 using state::Show;
 using state::Side;
 using state::Slot;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr std::int32_t kAt = 300, kMore = 40;  // where B says more, and by how many tokens
 

@@ -7,9 +7,8 @@
 #include "app/state/questions/how_much/method_compare.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
-
-#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <memory>
@@ -21,8 +20,6 @@ namespace kvloupe {
 namespace {
 
 using state::Slot;
-using ::testing::Contains;
-using ::testing::HasSubstr;
 
 class ViewState : public test::WorkspaceTest {
  protected:

@@ -32,11 +32,8 @@ class WorkspaceTest : public ::testing::Test {
     return path;
   }
   static GuiTraceOptions whole_options() {
-    GuiTraceOptions options;
-    options.num_tokens = 1000;
-    options.num_layers = 3;
-    options.layers = {0, 1, 2};
-    options.needle_begin = 400;
+    GuiTraceOptions options = {
+        .num_tokens = 1000, .num_layers = 3, .layers = {0, 1, 2}, .needle_begin = 400};
     options.runs.emplace_back(kUnknownMethod);
     return options;
   }

@@ -64,7 +64,7 @@ inline void set_attribute(hid_t file, const char* object, const char* name, cons
 template <typename T>
 void set_value(hid_t file, const char* path, const std::vector<hsize_t>& index, T value) {
   const h5::Handle dataset = h5::checked(H5Dopen2(file, path, H5P_DEFAULT), "open");
-  h5::write_box(dataset.get(), h5::native_type<T>(), index, std::vector<hsize_t>(index.size(), 1),
+  h5::write_box(dataset.get(), h5::native_type(T()), index, std::vector<hsize_t>(index.size(), 1),
                 &value);
 }
 

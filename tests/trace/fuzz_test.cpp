@@ -71,16 +71,11 @@ std::optional<std::string> trouble_with(const fs::path& path) {
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
   switch (WEXITSTATUS(status)) {
-    case 0:
-      return std::nullopt;
-    case 3:
-      return "an exception that is no Error";
-    case 4:
-      return "more than 1.5 GB of memory";
-    case 5:
-      return "no sentence";
-    default:
-      return "exit " + std::to_string(WEXITSTATUS(status));
+    case 0: return std::nullopt;
+    case 3: return "an exception that is no Error";
+    case 4: return "more than 1.5 GB of memory";
+    case 5: return "no sentence";
+    default: return "exit " + std::to_string(WEXITSTATUS(status));
   }
 }
 

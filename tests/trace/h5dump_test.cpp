@@ -1,9 +1,8 @@
 // What we write, HDF5 1.10 reads: FORMAT.md promises it to other tools. Debian's h5dump is of that version.
+#include "tests/base/matchers.h"
 #include "tests/trace/trace_fixture.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
@@ -24,7 +23,7 @@ std::string output_of(const std::string& command) {
 }
 
 TEST(H5dump, OfVersion110ReadsAllThatIsWritten) {
-  ASSERT_THAT(output_of("h5dump --version"), ::testing::HasSubstr("Version 1.10."));
+  ASSERT_THAT(output_of("h5dump --version"), HasSubstr("Version 1.10."));
   const TemporaryFolder folder;
   ReferenceTrace reference = make_reference(DType::F16);
   add_probe_and_lanes(reference);
@@ -32,9 +31,9 @@ TEST(H5dump, OfVersion110ReadsAllThatIsWritten) {
   const std::string path = (folder / "trace.h5").string();
   write_trace(path, reference);
   const std::string all = output_of("h5dump " + path);
-  EXPECT_THAT(all, ::testing::Not(::testing::HasSubstr("unable")));
+  EXPECT_THAT(all, Not(HasSubstr("unable")));
   EXPECT_THAT(output_of("h5dump -y -w 0 -d /tokens/ids " + path),
-              ::testing::HasSubstr(fmt::format("{}", fmt::join(reference.ids, ", "))));
+              HasSubstr(fmt::format("{}", fmt::join(reference.ids, ", "))));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void set_sinks(hid_t file, std::size_t heads, float logit = 2) {
 template <typename T>
 void set_value(hid_t file, const char* path, hsize_t index, T value) {
   const h5::Handle dataset = h5::checked(H5Dopen2(file, path, H5P_DEFAULT), "open");
-  h5::write_box(dataset.get(), h5::native_type<T>(), {index}, {1}, &value);
+  h5::write_box(dataset.get(), h5::native_type(T()), {index}, {1}, &value);
 }
 
 void resize(hid_t file, const char* path, const std::vector<hsize_t>& dims) {

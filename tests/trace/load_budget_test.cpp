@@ -3,10 +3,9 @@
 
 #include "core/base/error.h"
 #include "core/trace/runs/sidecar.h"
+#include "tests/base/matchers.h"
 #include "tests/trace/damaged_file.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <zlib.h>
 
@@ -16,8 +15,6 @@
 
 namespace kvloupe::trace::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(LoadBudget, IsAMultipleOfTheFileAndThenSpent) {
   const std::uint64_t all = LoadBudget::kFreeBytes + 10 * LoadBudget::kBytesPerStoredByte;

@@ -1,10 +1,8 @@
 // Files that others change while they are read: grown, cut short, opened twice.
 #include "core/trace/hdf5/hdf5.h"
 #include "core/trace/hdf5/read_at.h"
+#include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -19,9 +17,6 @@
 
 namespace kvloupe::trace::testing {
 namespace {
-
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 constexpr hsize_t kRow = 4096;  // values: storage chunks of 16 KiB
 

@@ -38,8 +38,8 @@ void range_ui(state::Workspace& workspace, const state::Place& place, const Numb
   const auto over = number_chunks(scope, place, Kind::All).range;
   NumberScope range{Kind::Range, over ? over->first : 0, over ? over->last : last};
   ImGui::SetNextItemWidth(widgets::em(15));
-  if (ImGui::DragIntRange2("##range", &range.first, &range.last, 0.1F, 0, last, "chunks %d", "to %d",
-                           ImGuiSliderFlags_AlwaysClamp))
+  if (ImGui::DragIntRange2("##range", &range.first, &range.last, 0.1F, 0, last, "chunks %d",
+                           "to %d", ImGuiSliderFlags_AlwaysClamp))
     workspace.cursor.set_numbers(range);
   if (is_explained()) widgets::tooltip("A range of chunks: drag, or Ctrl+click to type");
 }
@@ -138,9 +138,10 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
   if (elsewhere) ImGui::PopStyleColor();
   if (!open && is_explained()) {
     if (elsewhere)
-      widgets::tooltip("Maps and lists show %s; numbers stay with %s.\nChoose *this chunk* for "
-                       "numbers that follow the slider.",
-                       state::chunk_name(place.info(), place.chunk).c_str(), chunks.c_str());
+      widgets::tooltip(
+          "Maps and lists show %s; numbers stay with %s.\nChoose *this chunk* for "
+          "numbers that follow the slider.",
+          state::chunk_name(place.info(), place.chunk).c_str(), chunks.c_str());
     else
       widgets::tooltip(
           "The chunks that numbers are over, in the overview, runs, KV map, compare and sweep: "

@@ -30,24 +30,15 @@ bool shows_both(const state::Workspace& workspace) {
 
 const char* words_of(TokenLook look) {
   switch (look) {
-    case TokenLook::Plain:
-      return "not kept";
-    case TokenLook::Future:
-      return "not seen by the chunk";
-    case TokenLook::Kept:
-      return "kept";
-    case TokenLook::Sink:
-      return "kept as a sink";
-    case TokenLook::Recent:
-      return "kept as recent";
-    case TokenLook::Dense:
-      return "all kept (dense)";
-    case TokenLook::Current:
-      return "of the chunk itself";
-    case TokenLook::Missed:
-      return "missed: a true key, not kept";
-    case TokenLook::Evicted:
-      return "evicted";
+    case TokenLook::Plain: return "not kept";
+    case TokenLook::Future: return "not seen by the chunk";
+    case TokenLook::Kept: return "kept";
+    case TokenLook::Sink: return "kept as a sink";
+    case TokenLook::Recent: return "kept as recent";
+    case TokenLook::Dense: return "all kept (dense)";
+    case TokenLook::Current: return "of the chunk itself";
+    case TokenLook::Missed: return "missed: a true key, not kept";
+    case TokenLook::Evicted: return "evicted";
   }
   return "";
 }

@@ -47,19 +47,13 @@ bool icon_button(const char* id, Icon icon, const widgets::Palette& palette,
       left(c.x + r * 0.2F);
       bar(c.x - r);
       break;
-    case Icon::Previous:
-      left(c.x);
-      break;
-    case Icon::Play:
-      right(c.x);
-      break;
+    case Icon::Previous: left(c.x); break;
+    case Icon::Play: right(c.x); break;
     case Icon::Pause:
       bar(c.x - r * 0.55F);
       bar(c.x + r * 0.55F);
       break;
-    case Icon::Next:
-      right(c.x);
-      break;
+    case Icon::Next: right(c.x); break;
     case Icon::Last:
       right(c.x - r * 0.2F);
       bar(c.x + r);

@@ -7,13 +7,6 @@ namespace {
 
 constexpr std::size_t kMostSteps = 50;
 
-template <typename Steps>
-auto taken(Steps& steps) {
-  auto step = std::move(steps.back());
-  steps.pop_back();
-  return step;
-}
-
 }  // namespace
 
 WindowSteps::Moment WindowSteps::now() const {
@@ -33,20 +26,14 @@ bool WindowSteps::is_last() const { return !done_.empty() && done_.back().at == 
 
 bool WindowSteps::is_next() const { return !undone_.empty() && undone_.back().at == now(); }
 
-void WindowSteps::back() {
-  if (done_.empty()) return;
-  Step step = taken(done_);
-  step.back();
+void WindowSteps::take(std::vector<Step>& from, std::vector<Step>& to,
+                       std::function<void()> Step::*way) {
+  if (from.empty()) return;
+  Step step = std::move(from.back());
+  from.pop_back();
+  (step.*way)();
   step.at = now();
-  undone_.push_back(std::move(step));
-}
-
-void WindowSteps::forward() {
-  if (undone_.empty()) return;
-  Step step = taken(undone_);
-  step.forward();
-  step.at = now();
-  done_.push_back(std::move(step));
+  to.push_back(std::move(step));
 }
 
 }  // namespace kvloupe::shell

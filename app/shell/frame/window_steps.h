@@ -21,8 +21,8 @@ class WindowSteps {
   // Nothing of what is shown has changed since the last one.
   bool is_last() const;
   bool is_next() const;  // the same since the last that was taken back
-  void back();
-  void forward();
+  void back() { take(done_, undone_, &Step::back); }
+  void forward() { take(undone_, done_, &Step::forward); }
 
  private:
   // What was shown, without holding a trace that is closed.
@@ -36,6 +36,7 @@ class WindowSteps {
     Moment at;  // when it was done, or taken back
   };
   Moment now() const;
+  void take(std::vector<Step>& from, std::vector<Step>& to, std::function<void()> Step::*way);
 
   const state::Workspace& workspace_;
   std::vector<Step> done_, undone_;  // the last at the end

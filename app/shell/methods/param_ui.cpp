@@ -90,12 +90,8 @@ bool param_ui(const ParamInfo& param, std::string& value, const std::string& val
       if (changed) value = on ? "1" : "0";
       break;
     }
-    case ParamType::Enum:
-      changed = enum_ui(param, value);
-      break;
-    case ParamType::Path:
-      changed = path_ui(param, value);
-      break;
+    case ParamType::Enum: changed = enum_ui(param, value); break;
+    case ParamType::Path: changed = path_ui(param, value); break;
   }
   if (ImGui::IsItemHovered())
     widgets::tooltip("%s", state::help_of(param, value_of_default).c_str());

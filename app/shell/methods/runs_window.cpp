@@ -186,12 +186,11 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   watched_ = watched_before(place, spans_);
   const std::string name = watched_ ? printable(watched_->name) : "";
   widgets::text_wrapped(
-      palette.muted, watched_
-                         ? fmt::format("{}: {}, KV head {}; other numbers: layer {}, {}", name,
-                                       state::words_of(spans_, place.info()), place.kv_head(),
-                                       place.layer, state::words_of(chunks_, place.info()))
-                         : fmt::format("numbers: layer {}, {}", place.layer,
-                                       state::words_of(chunks_, place.info())));
+      palette.muted, watched_ ? fmt::format("{}: {}, KV head {}; other numbers: layer {}, {}", name,
+                                            state::words_of(spans_, place.info()), place.kv_head(),
+                                            place.layer, state::words_of(chunks_, place.info()))
+                              : fmt::format("numbers: layer {}, {}", place.layer,
+                                            state::words_of(chunks_, place.info())));
   std::vector<Row> rows = rows_of(workspace);
   if (rows.empty())
     return widgets::text_wrapped(palette.muted,
@@ -310,7 +309,9 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
     widgets::tooltip(
         "%s%s%s%s\nclick: show as A; Ctrl+click: as B; right click: more",
         state::readable_name(method.text).c_str(),
-        closed ? "\nclosed loop" : row.tried ? "\ntried here" : "",
+        closed      ? "\nclosed loop"
+        : row.tried ? "\ntried here"
+                    : "",
         method.known() ? "" : "\nunknown to this version: shown as recorded",
         run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
   if (ImGui::IsItemHovered()) point_at(workspace, row);

@@ -72,19 +72,11 @@ void CapturePrompt::draw(const widgets::Palette& palette, CaptureRequest& reques
       line * (2.6F + static_cast<float>(std::min<std::size_t>(3, request.spans.size())));
   const float room = std::max(line * 4, ImGui::GetContentRegionAvail().y - below);
   switch (request.kind) {
-    case PromptKind::Text:
-      text_ui(request, room);
-      break;
-    case PromptKind::Chat:
-      chat_ui(palette, request, room);
-      break;
+    case PromptKind::Text: text_ui(request, room); break;
+    case PromptKind::Chat: chat_ui(palette, request, room); break;
     case PromptKind::TextFile:
-    case PromptKind::ChatFile:
-      file_ui(palette, request, folder);
-      break;
-    case PromptKind::Task:
-      task_ui(palette, request, choices);
-      break;
+    case PromptKind::ChatFile: file_ui(palette, request, folder); break;
+    case PromptKind::Task: task_ui(palette, request, choices); break;
   }
   spans_ui(palette, request, cost);
 }

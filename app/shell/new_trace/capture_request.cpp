@@ -39,14 +39,10 @@ void add_prompt(std::vector<std::string>& words, const CaptureRequest& request) 
     case PromptKind::Text:
       if (by_input(request)) return add(words, "--prompt-file", "-");
       return add(words, "--prompt", request.text);
-    case PromptKind::TextFile:
-      return add(words, "--prompt-file", request.file);
-    case PromptKind::Chat:
-      return add(words, "--messages", "-");
-    case PromptKind::ChatFile:
-      return add(words, "--messages", request.file);
-    case PromptKind::Task:
-      return add(words, "--task", request.task);
+    case PromptKind::TextFile: return add(words, "--prompt-file", request.file);
+    case PromptKind::Chat: return add(words, "--messages", "-");
+    case PromptKind::ChatFile: return add(words, "--messages", request.file);
+    case PromptKind::Task: return add(words, "--task", request.task);
   }
 }
 
@@ -66,8 +62,7 @@ std::string problem_of_prompt(const CaptureRequest& request) {
         if (request.chat[i].content.empty())
           return fmt::format("Message {} of the chat is empty.", i + 1);
       return "";
-    case PromptKind::Task:
-      return request.task.empty() ? "No task is chosen yet." : "";
+    case PromptKind::Task: return request.task.empty() ? "No task is chosen yet." : "";
   }
   return "";
 }

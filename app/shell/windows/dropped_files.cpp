@@ -95,22 +95,14 @@ void DroppedFiles::use(const std::vector<DroppedFile>& files) {
         opening_.insert(fs::absolute(path, ignored).string());
         workspace_.traces.open(path);
         break;
-      case Kind::Model:
-        once(model, path, "model", places_.take_model);
-        break;
+      case Kind::Model: once(model, path, "model", places_.take_model); break;
       case Kind::Prompt:
-      case Kind::Chat:
-        once(prompt, path, "prompt", places_.take_prompt);
-        break;
-      case Kind::Layout:
-        places_.take_layout(path);
-        break;
+      case Kind::Chat: once(prompt, path, "prompt", places_.take_prompt); break;
+      case Kind::Layout: places_.take_layout(path); break;
       case Kind::Notes:
         refuse(path, "notes open with the trace that they lie beside; drop that one");
         break;
-      case Kind::Missing:
-        refuse(path, "there is no such file");
-        break;
+      case Kind::Missing: refuse(path, "there is no such file"); break;
       case Kind::Unknown:
         refuse(path, fs::is_directory(path, ignored) ? "the folder holds no model (config.json)"
                                                      : "it is no trace, model, prompt or layout");

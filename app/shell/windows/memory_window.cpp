@@ -27,14 +27,10 @@ static_assert(kParts.size() == kMemoryParts.size());
 // Grey stays; what has a colour goes when room is needed.
 ImU32 color_of(const widgets::Palette& palette, MemoryPart part) {
   switch (part) {
-    case MemoryPart::Load:
-      return palette.muted;
-    case MemoryPart::Textures:
-      return palette.faint;
-    case MemoryPart::Tensors:
-      return palette.series[0];
-    case MemoryPart::Answers:
-      return palette.series[3];
+    case MemoryPart::Load: return palette.muted;
+    case MemoryPart::Textures: return palette.faint;
+    case MemoryPart::Tensors: return palette.series[0];
+    case MemoryPart::Answers: return palette.series[3];
   }
   return palette.text;
 }

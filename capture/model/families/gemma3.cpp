@@ -48,10 +48,7 @@ void configure(const ModelSource& source, ModelConfig& model) {
 
 }  // namespace
 
-Family family_gemma3() {
-  Family family;
-  family.id = "gemma3";
-  family.gguf = {"gemma3"};
+void family_gemma3(Family& family) {
   family.hugging_face = {"gemma3_text", "gemma3"};
   family.names = {
       {Role::AfterAttentionNorm, "blk.{}.post_attention_norm",
@@ -60,7 +57,6 @@ Family family_gemma3() {
       {Role::AfterFeedForwardNorm, "blk.{}.post_ffw_norm",
        "model.layers.{}.post_feedforward_layernorm"}};
   family.configure = configure;
-  return family;
 }
 
 }  // namespace kvloupe::capture

@@ -4,11 +4,8 @@
 
 namespace kvloupe::capture {
 
-Family family_gpt_oss() {
-  Family family;
-  family.id = "gpt_oss";
+void family_gpt_oss(Family& family) {
   family.gguf = {"gpt-oss"};
-  family.hugging_face = {"gpt_oss"};
   family.names = {
       {Role::FeedForwardNorm, "blk.{}.post_attention_norm",
        "model.layers.{}.post_attention_layernorm"},
@@ -29,7 +26,6 @@ Family family_gpt_oss() {
     for (RopeForm& rope : model.ropes)
       if (source.format() == ModelSource::Format::Gguf) rope.truncate = false;
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

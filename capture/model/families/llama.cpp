@@ -3,14 +3,9 @@
 
 namespace kvloupe::capture {
 
-Family family_llama() {
-  Family family;
-  family.id = "llama";
-  family.gguf = {"llama"};
-  family.hugging_face = {"llama"};
+void family_llama(Family& family) {
   // So that pairs lie side by side.
   family.gguf_pairing = trace::RopePairing::Interleaved;
-  return family;
 }
 
 }  // namespace kvloupe::capture

@@ -3,16 +3,13 @@
 
 namespace kvloupe::capture {
 
-Family family_mistral() {
-  Family family;
-  family.id = "mistral";
-  family.hugging_face = {"mistral"};
+void family_mistral(Family& family) {
+  family.gguf = {};  // there it is llama
   family.configure = [](const ModelSource& source, ModelConfig& model) {
     const std::int64_t window = size_or(source, {"", "sliding_window"}, 0);
     if (window == 0 || windows_by_layer_types(source, model, window)) return;
     for (int layer = 0; layer < model.info.num_layers; ++layer) set_window(model, layer, window);
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

@@ -3,11 +3,7 @@
 
 namespace kvloupe::capture {
 
-Family family_olmoe() {
-  Family family;
-  family.id = "olmoe";
-  family.gguf = {"olmoe"};
-  family.hugging_face = {"olmoe"};
+void family_olmoe(Family& family) {
   family.configure = [](const ModelSource& source, ModelConfig& model) {
     model.qk_norm = QkNorm::AllHeads;
     model.experts = usual_experts(source);
@@ -15,7 +11,6 @@ Family family_olmoe() {
     if (source.real({"attention.clamp_kqv", "clip_qkv"}).value_or(0) != 0)
       throw unsupported(source, "its clipped queries, keys and values are not implemented");
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

@@ -4,16 +4,11 @@
 
 namespace kvloupe::capture {
 
-Family family_qwen2() {
-  Family family;
-  family.id = "qwen2";
-  family.gguf = {"qwen2"};
-  family.hugging_face = {"qwen2"};
+void family_qwen2(Family& family) {
   family.configure = [](const ModelSource& source, ModelConfig& model) {
     model.query_bias = true;
     windows_of_qwen(source, model);
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

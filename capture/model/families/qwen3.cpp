@@ -3,16 +3,11 @@
 
 namespace kvloupe::capture {
 
-Family family_qwen3() {
-  Family family;
-  family.id = "qwen3";
-  family.gguf = {"qwen3"};
-  family.hugging_face = {"qwen3"};
+void family_qwen3(Family& family) {
   family.configure = [](const ModelSource& source, ModelConfig& model) {
     model.qk_norm = QkNorm::EachHead;
     windows_of_qwen(source, model);
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

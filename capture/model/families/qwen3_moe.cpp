@@ -3,18 +3,14 @@
 
 namespace kvloupe::capture {
 
-Family family_qwen3_moe() {
-  Family family;
-  family.id = "qwen3_moe";
+void family_qwen3_moe(Family& family) {
   family.gguf = {"qwen3moe"};
-  family.hugging_face = {"qwen3_moe"};
   family.configure = [](const ModelSource& source, ModelConfig& model) {
     model.qk_norm = QkNorm::EachHead;
     model.experts = usual_experts(source);
     model.experts.renormalised = flag(source, {"", "norm_topk_prob"}, true);
     windows_of_qwen(source, model);
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

@@ -5,11 +5,7 @@
 
 namespace kvloupe::capture {
 
-Family family_smollm3() {
-  Family family;
-  family.id = "smollm3";
-  family.gguf = {"smollm3"};
-  family.hugging_face = {"smollm3"};
+void family_smollm3(Family& family) {
   family.gguf_pairing = trace::RopePairing::Interleaved;
   family.configure = [](const ModelSource& source, ModelConfig& model) {
     // 1: has the embedding. GGUF files do not tell: every fourth layer has none.
@@ -26,7 +22,6 @@ Family family_smollm3() {
     if (flag(source, {"", "use_sliding_window"}, false))
       throw unsupported(source, "windows beside layers without positions are not implemented");
   };
-  return family;
 }
 
 }  // namespace kvloupe::capture

@@ -67,12 +67,9 @@ HeadPattern pattern_from(const json& entry, const fs::path& path, const std::str
 
 const char* name_of(PatternType type) {
   switch (type) {
-    case PatternType::VerticalSlash:
-      return "vertical_and_slash";
-    case PatternType::BlockSparse:
-      return "block_sparse";
-    case PatternType::StreamLlm:
-      return "stream_llm";
+    case PatternType::VerticalSlash: return "vertical_and_slash";
+    case PatternType::BlockSparse: return "block_sparse";
+    case PatternType::StreamLlm: return "stream_llm";
   }
   return "";
 }

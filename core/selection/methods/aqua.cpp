@@ -21,14 +21,11 @@ std::unique_ptr<Selector> make_aqua(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method aqua_method() {
-  Method method = lane_method();
-  MethodInfo& info = method.info;
-  info.id = "aqua";
-  info.title = "AQUA";
-  info.evidence = "section 4, Algorithm 1; the basis as in sections 6.1 and 6.3";
-  info.paper_spec = "aqua:dim_ratio=0.75";
-  info.deviation =
+void describe_aqua(Method& method) {
+  make_lane_method(method);
+  method.title = "AQUA";
+  method.paper_spec = "aqua:dim_ratio=0.75";
+  method.deviation =
       "k rounds dim_ratio * head_dim down, at least 1 (the paper's rounding is open); the scale "
       "stays "
       "1/sqrt(head_dim); Algorithm 1 is a decode step, here every row of a prompt chunk follows it "
@@ -36,10 +33,10 @@ Method aqua_method() {
       "the basis is fitted on 12,288 tokens of one novel unless calibrated otherwise, where the "
       "paper "
       "names sequences of 4,096 tokens of BookCorpus and not how many";
-  info.summary =
+  method.summary =
       "Drops no key: each query is compared with the keys in its own strongest directions alone.";
-  info.params = {dim_ratio_param(), basis_param()};
-  return method;
+  method.evidence = "section 4, Algorithm 1; the basis as in sections 6.1 and 6.3";
+  method.params = {dim_ratio_param(), basis_param()};
 }
 
 }  // namespace kvloupe::selection

@@ -76,36 +76,33 @@ std::unique_ptr<Selector> make_aqua_h2o(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method aqua_h2o_method() {
-  Method method = lane_method();
-  method.traits = [](const MethodSpec& spec, Traits& traits) {
-    set_lane_traits(spec, traits);
-    traits.cache_share = spec.real("token_ratio");
-  };
-  MethodInfo& info = method.info;
-  info.id = "aqua_h2o";
-  info.title = "AQUA-H2O";
-  info.evidence = "section 8.3 and Table 2; H2O's real eviction, FMInference/H2O";
-  info.paper_spec = "aqua_h2o:dim_ratio=0.75,token_ratio=0.5";
-  info.deviation =
+void describe_aqua_h2o(Method& method) {
+  make_lane_method(method);
+  method.title = "AQUA-H2O";
+  method.paper_spec = "aqua_h2o:dim_ratio=0.75,token_ratio=0.5";
+  method.deviation =
       "evicts after every chunk of the prompt; keys are evicted per KV head by the sum over the "
       "group's query heads; the paper does not say how token_ratio splits into heavy hitters and "
       "recents, here halves unless recent_ratio says otherwise; AQUA's own choices are those of "
       "aqua";
-  info.summary =
+  method.summary =
       "Keeps the keys that received most attention so far and the most recent ones, with attention "
       "computed in each query's strongest directions.";
-  info.state_action = trace::StateAction::Eviction;
+  method.evidence = "section 8.3 and Table 2; H2O's real eviction, FMInference/H2O";
+  method.traits = [](const MethodSpec& spec, Traits& traits) {
+    set_lane_traits(spec, traits);
+    traits.cache_share = spec.real("token_ratio");
+  };
+  method.state_action = trace::StateAction::Eviction;
   ParamInfo token_ratio =
       float_param("token_ratio", 0.5, 0, 1, "share of all tokens seen that stays cached");
   token_ratio.min_exclusive = true;
-  info.params = {
+  method.params = {
       dim_ratio_param(), basis_param(), token_ratio,
       float_param("recent_ratio", 0.5, 0, 1, "share of the kept keys that are the newest ones")};
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes = std::int64_t{shape.head_dim} * shape.head_dim, .words_per_kept = 1};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -26,8 +26,23 @@ std::unique_ptr<Selector> make_aqua_memory(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method aqua_memory_method() {
-  Method method = lane_method();
+void describe_aqua_memory(Method& method) {
+  make_lane_method(method);
+  method.title = "AQUA-Memory";
+  method.paper_spec = "aqua_memory:dim_ratio=0.75,slice_ratio=0.1,slice_values=1";
+  method.deviation =
+      "the paper slices keys and values, but defines no projection of values: slice_values=0 "
+      "slices "
+      "keys alone and saves half of slice_ratio of the KV cache, slice_values=1 slices values in "
+      "a basis of their own (uncentred SVD of V, per KV head) and saves all of it; the lanes "
+      "dropped "
+      "and k round down, at least one lane stays";
+  method.summary =
+      "Drops no key: the weakest directions leave the cache for good, then each query uses its "
+      "strongest of the rest.";
+  method.evidence =
+      "section 8.4 and Table 3: E_ratio = (1 - slice_ratio) * dim_ratio is the share of a key's "
+      "lanes that enters each product, 0.675 by default";
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     set_lane_traits(spec, traits);
     traits.lanes->sliced = spec.real("slice_ratio");
@@ -37,24 +52,7 @@ Method aqua_memory_method() {
     const std::int64_t bases = spec.flag("slice_values") ? 2 : 1;
     return Metadata{.lanes = bases * shape.head_dim * shape.head_dim};
   };
-  MethodInfo& info = method.info;
-  info.id = "aqua_memory";
-  info.title = "AQUA-Memory";
-  info.evidence =
-      "section 8.4 and Table 3: E_ratio = (1 - slice_ratio) * dim_ratio is the share of a key's "
-      "lanes that enters each product, 0.675 by default";
-  info.paper_spec = "aqua_memory:dim_ratio=0.75,slice_ratio=0.1,slice_values=1";
-  info.deviation =
-      "the paper slices keys and values, but defines no projection of values: slice_values=0 "
-      "slices "
-      "keys alone and saves half of slice_ratio of the KV cache, slice_values=1 slices values in "
-      "a basis of their own (uncentred SVD of V, per KV head) and saves all of it; the lanes "
-      "dropped "
-      "and k round down, at least one lane stays";
-  info.summary =
-      "Drops no key: the weakest directions leave the cache for good, then each query uses its "
-      "strongest of the rest.";
-  info.params = {
+  method.params = {
       dim_ratio_param(),
       float_param("slice_ratio", 0.1, 0, 0.99,
                   "share of the lanes dropped from the cached keys for good: so much of the "
@@ -62,7 +60,6 @@ Method aqua_memory_method() {
       basis_param(),
       flag_param("slice_values", false,
                  "1: as many lanes are dropped from the cached values, in a basis of their own")};
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -57,11 +57,8 @@ RowLayout rows_of(const MethodSpec& spec, const ModelShape& shape) {
 
 // That of its selector, and the block table.
 std::optional<Metadata> metadata(const MethodSpec& spec, const ModelShape& shape) {
-  std::optional<Metadata> held = Metadata();
-  for (const Method& source :
-       {flash_prefill_method(), xattention_method(), seer_attention_method()})
-    if (source.info.id == spec.text("selector") && source.metadata)
-      held = source.metadata(spec, shape);
+  const Method& source = method_named(spec.text("selector"));
+  std::optional<Metadata> held = source.metadata ? source.metadata(spec, shape) : Metadata();
   if (held) held->words_per_kept = 1;
   return held;
 }
@@ -94,19 +91,10 @@ std::vector<ParamInfo> all_params() {
 
 }  // namespace
 
-Method compact_attention_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "compact_attention";
-  info.title = "CompactAttention";
-  info.paper =
-      "Song et al.: CompactAttention: accelerating chunked prefill with block-union KV selection, "
-      "2026, code at github.com/jiwonsong-dev/CompactAttention";
-  info.evidence =
-      "the paper's sections on block-union selection and appendix B.1 (sub-groups), repository "
-      "jiwonsong-dev/CompactAttention (compact_attn/modules/flashprefill_prefill.py)";
-  info.paper_spec = "compact_attention:selector=flash_prefill,subgroup_size=4";
-  info.deviation =
+void describe_compact_attention(Method& method) {
+  method.title = "CompactAttention";
+  method.paper_spec = "compact_attention:selector=flash_prefill,subgroup_size=4";
+  method.deviation =
       "selector=xattention is an extension of KVLoupe: the paper has FlashPrefill and "
       "SeerAttention only; a block that straddles the chunk's begin counts as current (the code "
       "rounds the past up for FlashPrefill and down for SeerAttention), so chunks may begin "
@@ -114,21 +102,26 @@ Method compact_attention_method() {
       "subgroup_size heads is not cut; last_full_blocks is 0 (the code's scripts use 2, which "
       "takes the prompt's last 256 queries out of the vote), and SeerAttention's last two blocks "
       "of queries are not made dense either";
-  info.summary =
+  method.summary =
       "Unites the blocks that the heads of a group and the queries of a chunk want into one table, "
       "and attends to those blocks in place.";
-  info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Block;
-  info.budget = BudgetUse::None;
-  info.active_in_decode = false;
-  info.params = all_params();
+  method.paper =
+      "Song et al.: CompactAttention: accelerating chunked prefill with block-union KV selection, "
+      "2026, code at github.com/jiwonsong-dev/CompactAttention";
+  method.evidence =
+      "the paper's sections on block-union selection and appendix B.1 (sub-groups), repository "
+      "jiwonsong-dev/CompactAttention (compact_attn/modules/flashprefill_prefill.py)";
+  method.needs = {"q", "k"};
+  method.granularity = trace::Granularity::Block;
+  method.budget = BudgetUse::None;
+  method.active_in_decode = false;
+  method.params = all_params();
   method.row_layout = rows_of;
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
     traits.block_tables = true;
   };
   method.metadata = metadata;
-  return method;
 }
 
 }  // namespace kvloupe::selection

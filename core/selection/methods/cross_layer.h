@@ -6,15 +6,14 @@
 #include "core/selection/spec/method.h"
 
 #include <optional>
-#include <vector>
 
 namespace kvloupe::selection {
 
 // The last selection layer that is not above `layer`; nullopt below them all.
 std::optional<int> selection_layer(const MethodSpec& spec, int layer);
-// Method::source_layer: the selection layer whose set a layer reuses.
+// The selection layer whose set a layer reuses.
 std::optional<int> reused_layer(const MethodSpec& spec, int layer);
-// first_layer, correction_layer, sel_layers.
-std::vector<ParamInfo> cross_layer_params();
+// Gives a method first_layer, correction_layer and sel_layers, and says which layer reuses which.
+void make_cross_layer_method(Method& method);
 
 }  // namespace kvloupe::selection

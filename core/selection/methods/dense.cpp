@@ -28,19 +28,15 @@ std::unique_ptr<Selector> make_dense(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method dense_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "dense";
-  info.title = "Dense";
-  info.paper = "Vaswani et al. 2017, arXiv 1706.03762";
-  info.evidence = "definition";
-  info.paper_spec = "dense";
-  info.summary = "Keeps every key: what the sparse methods are measured against.";
-  info.granularity = trace::Granularity::None;
-  info.budget = BudgetUse::None;
-  info.active_in_decode = false;
-  return method;
+void describe_dense(Method& method) {
+  method.title = "Dense";
+  method.paper_spec = "dense";
+  method.summary = "Keeps every key: what the sparse methods are measured against.";
+  method.paper = "Vaswani et al. 2017, arXiv 1706.03762";
+  method.evidence = "definition";
+  method.granularity = trace::Granularity::None;
+  method.budget = BudgetUse::None;
+  method.active_in_decode = false;
 }
 
 }  // namespace kvloupe::selection

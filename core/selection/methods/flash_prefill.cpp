@@ -139,19 +139,10 @@ std::vector<ParamInfo> flash_prefill_params() {
                     "everything and do not vote in the union")};
 }
 
-Method flash_prefill_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "flash_prefill";
-  info.title = "FlashPrefill";
-  info.paper =
-      "Fan et al.: FlashPrefill: instantaneous pattern discovery and thresholding for ultra-fast "
-      "long-context prefilling, 2026, arXiv 2603.06199";
-  info.evidence =
-      "repository qhfan/FlashPrefill and its chunked form in jiwonsong-dev/CompactAttention "
-      "(flashprefill_native_forward.py, flashprefill_prefill.py), the selector of CompactAttention";
-  info.paper_spec = "flash_prefill:alpha=0.01,lowering=native";
-  info.deviation =
+void describe_flash_prefill(Method& method) {
+  method.title = "FlashPrefill";
+  method.paper_spec = "flash_prefill:alpha=0.01,lowering=native";
+  method.deviation =
       "in every lowering blocks and query blocks are cut from position 0 (the code cuts query "
       "blocks "
       "from the chunk's begin and fills them with zeros); mean keys in fp32, not in the type of "
@@ -164,11 +155,17 @@ Method flash_prefill_method() {
       "kernel runs on each head's own mask (CompactAttention has alpha=0.06 there); "
       "lowering=budget "
       "is KVLoupe's: whole blocks by mean score";
-  info.summary =
+  method.summary =
       "Keeps the blocks whose mean key holds a fair share of what a block of queries attends to, "
       "beside the first and the latest blocks.";
-  info.needs = {"q", "k"};
-  info.params = flash_prefill_params();
+  method.paper =
+      "Fan et al.: FlashPrefill: instantaneous pattern discovery and thresholding for ultra-fast "
+      "long-context prefilling, 2026, arXiv 2603.06199";
+  method.evidence =
+      "repository qhfan/FlashPrefill and its chunked form in jiwonsong-dev/CompactAttention "
+      "(flashprefill_native_forward.py, flashprefill_prefill.py), the selector of CompactAttention";
+  method.needs = {"q", "k"};
+  method.params = flash_prefill_params();
   add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
@@ -176,7 +173,6 @@ Method flash_prefill_method() {
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_page = shape.head_dim};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -291,17 +291,10 @@ std::unique_ptr<Selector> make_flex_prefill(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method flex_prefill_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "flex_prefill";
-  info.title = "FlexPrefill";
-  info.paper =
-      "Lai et al.: FlexPrefill: a context-aware sparse attention mechanism for efficient "
-      "long-sequence inference, 2025, arXiv 2502.20766";
-  info.evidence = "repository bytedance/FlexPrefill (flex_prefill/ops/flex_prefill_attention.py)";
-  info.paper_spec = "flex_prefill:gamma=0.9,tau=0.1,min_budget=512,lowering=native";
-  info.deviation =
+void describe_flex_prefill(Method& method) {
+  method.title = "FlexPrefill";
+  method.paper_spec = "flex_prefill:gamma=0.9,tau=0.1,min_budget=512,lowering=native";
+  method.deviation =
       "in every lowering the chunk's last rows are observed, over all keys, pairs are cut to the "
       "chunk's query blocks, and the query-aware pairs of a chunk are gathered together (the code "
       "refuses chunked prefill); dense only without a past, where the code is up to 2 blocks or "
@@ -314,14 +307,18 @@ Method flex_prefill_method() {
       "lowering=budget is KVLoupe's: whole blocks by the attention of their keys plus that of "
       "their "
       "distance";
-  info.summary =
+  method.summary =
       "Lets each head choose between columns and diagonals of the attention map and single blocks, "
       "as many as hold a share gamma of the attention.";
-  info.needs = {"q", "k"};
+  method.paper =
+      "Lai et al.: FlexPrefill: a context-aware sparse attention mechanism for efficient "
+      "long-sequence inference, 2025, arXiv 2502.20766";
+  method.evidence = "repository bytedance/FlexPrefill (flex_prefill/ops/flex_prefill_attention.py)";
+  method.needs = {"q", "k"};
   ParamInfo gamma =
       float_param("gamma", 0.9, 0, 1, "share of the attention that sets the number of blocks");
   gamma.min_exclusive = true;
-  info.params = {
+  method.params = {
       int_param("block_size", 128, 1, 1 << 20, "tokens of a block"), gamma,
       float_param("tau", 0.1, 0, 1, "divergence below which a head is query-aware; 0: none is"),
       int_param("min_budget", 512, 0, 1 << 30,
@@ -334,7 +331,6 @@ Method flex_prefill_method() {
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_page = shape.head_dim};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -45,25 +45,22 @@ std::unique_ptr<Selector> make_h2o(const Setup& setup) { return std::make_unique
 
 namespace kvloupe::selection {
 
-Method h2o_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "h2o";
-  info.title = "H2O";
-  info.paper = "Zhang et al. 2023, arXiv 2306.14048";
-  info.evidence =
-      "repository FMInference/H2O, utils_real_drop (real eviction; not the mask simulations "
-      "utils_hh and utils_lm_eval)";
-  info.paper_spec = "h2o:budget_tokens=1024,recent_ratio=0.5";
-  info.deviation =
+void describe_h2o(Method& method) {
+  method.title = "H2O";
+  method.paper_spec = "h2o:budget_tokens=1024,recent_ratio=0.5";
+  method.deviation =
       "evicts after every chunk of the prompt; scores are the mean over the query heads of a "
       "group, where the repository knows no shared KV heads; the budget is one number split by "
       "recent_ratio; by_age is an addition; start=decode is the H2O of Quest's comparison, which "
       "collects scores in decoding alone, and not the paper's";
-  info.summary = "Keeps the keys that were attended to most so far, and the most recent ones.";
-  info.needs = {"q", "k"};
-  info.state_action = trace::StateAction::Eviction;
-  info.params = {
+  method.summary = "Keeps the keys that were attended to most so far, and the most recent ones.";
+  method.paper = "Zhang et al. 2023, arXiv 2306.14048";
+  method.evidence =
+      "repository FMInference/H2O, utils_real_drop (real eviction; not the mask simulations "
+      "utils_hh and utils_lm_eval)";
+  method.needs = {"q", "k"};
+  method.state_action = trace::StateAction::Eviction;
+  method.params = {
       float_param("recent_ratio", 0.5, 0, 1, "share of the budget that the newest keys get"),
       enum_param("normalise", {"none", "by_age"},
                  "by_age divides a key's attention by the number of queries that have seen it"),
@@ -74,7 +71,6 @@ Method h2o_method() {
   method.metadata = [](const MethodSpec&, const ModelShape&) {
     return Metadata{.words_per_kept = 1};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -91,34 +91,30 @@ std::unique_ptr<Selector> make_infinipot(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method infinipot_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "infinipot";
-  info.title = "InfiniPot";
-  info.paper = "Kim et al. 2024, arXiv 2410.01518";
-  info.evidence =
-      "a detailed summary of the paper's two scores; no official code was found, so details are "
-      "choices";
-  info.paper_spec = "infinipot:budget_tokens=1024,novelty_ratio=0.5";
-  info.deviation =
+void describe_infinipot(Method& method) {
+  method.title = "InfiniPot";
+  method.paper_spec = "infinipot:budget_tokens=1024,novelty_ratio=0.5";
+  method.deviation =
       "distils after every chunk and not when a larger pot is full; the probe text is ours, for "
       "the paper's wording was not found, and its own keys are left out of the softmax; scores are "
       "the mean over the query heads of a group; novelty is computed once and carried over, with "
       "infinity for the first token; kept keys stay at their original positions (no CR-RoPE)";
-  info.summary =
+  method.summary =
       "Keeps surprising tokens and the keys that a probe text, read after each chunk, attends to.";
-  info.needs = {"q", "k", "probe", "novelty"};
-  info.state_action = trace::StateAction::Eviction;
-  info.active_in_decode = false;
-  info.needs_probe = true;
-  info.params = {
+  method.paper = "Kim et al. 2024, arXiv 2410.01518";
+  method.evidence =
+      "a detailed summary of the paper's two scores; no official code was found, so details are "
+      "choices";
+  method.needs = {"q", "k", "probe", "novelty"};
+  method.state_action = trace::StateAction::Eviction;
+  method.active_in_decode = false;
+  method.needs_probe = true;
+  method.params = {
       float_param("novelty_ratio", 0.5, 0, 1, "share of the budget that goes to novel tokens"),
   };
   method.metadata = [](const MethodSpec&, const ModelShape&) {
     return Metadata{.words_per_kept = 1};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -52,25 +52,21 @@ std::unique_ptr<Selector> make_keydiff(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method keydiff_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "keydiff";
-  info.title = "KeyDiff";
-  info.paper = "Park et al. 2025, arXiv 2504.15364";
-  info.evidence = "kvpress KeyDiffPress and BlockPress; the mean of unit keys";
-  info.paper_spec = "keydiff:budget_tokens=1024";
-  info.deviation = "state=select is an addition";
-  info.summary = "Keeps the keys that differ most from the average key, without any query.";
-  info.needs = {"k"};
-  info.state_action = trace::StateAction::Eviction;
-  info.active_in_decode = false;
-  info.params = {
+void describe_keydiff(Method& method) {
+  method.title = "KeyDiff";
+  method.paper_spec = "keydiff:budget_tokens=1024";
+  method.deviation = "state=select is an addition";
+  method.summary = "Keeps the keys that differ most from the average key, without any query.";
+  method.paper = "Park et al. 2025, arXiv 2504.15364";
+  method.evidence = "kvpress KeyDiffPress and BlockPress; the mean of unit keys";
+  method.needs = {"k"};
+  method.state_action = trace::StateAction::Eviction;
+  method.active_in_decode = false;
+  method.params = {
       enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk")};
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -2,20 +2,17 @@
 
 namespace kvloupe::selection {
 
-Method lane_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.paper = "Santhosh G S, Prakash, Ravindran 2025, arXiv 2509.11155";
-  info.needs = {"q", "k", "basis"};
-  info.granularity = trace::Granularity::Lane;
-  info.budget = BudgetUse::None;
-  info.basis = trace::BasisKind::Aqua;
+void make_lane_method(Method& method) {
+  method.paper = "Santhosh G S, Prakash, Ravindran 2025, arXiv 2509.11155";
+  method.needs = {"q", "k", "basis"};
+  method.granularity = trace::Granularity::Lane;
+  method.budget = BudgetUse::None;
+  method.basis = trace::BasisKind::Aqua;
   method.traits = set_lane_traits;
   // Rotated keys take the place of K, so that the directions alone are held beside them.
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes = std::int64_t{shape.head_dim} * shape.head_dim};
   };
-  return method;
 }
 
 void set_lane_traits(const MethodSpec& spec, Traits& traits) {

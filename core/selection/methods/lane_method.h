@@ -5,8 +5,8 @@
 
 namespace kvloupe::selection {
 
-// The parts of MethodInfo that all four share, and their traits.
-Method lane_method();
+// What is known of all four alike, and their traits.
+void make_lane_method(Method& method);
 // Method::traits of all four, from the parameters that they share.
 void set_lane_traits(const MethodSpec& spec, Traits& traits);
 // The share of lanes that all of them take.

@@ -112,40 +112,31 @@ std::unique_ptr<Selector> make_less_is_more(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method less_is_more_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "less_is_more";
-  info.title = "LessIsMore";
-  info.paper =
-      "Yang et al.: Less is more: training-free sparse attention with global locality for "
-      "efficient "
-      "reasoning, 2025, arXiv 2508.07101";
-  info.evidence =
-      "DerrickYLJ/LessIsMore, the Hugging Face path for Qwen; on a chunk as in QuoKA "
-      "(arXiv 2602.08722, section 4)";
-  info.paper_spec = "less_is_more:budget_tokens=1024";
-  info.deviation =
+void describe_less_is_more(Method& method) {
+  method.title = "LessIsMore";
+  method.paper_spec = "less_is_more:budget_tokens=1024";
+  method.deviation =
       "applied to prefill chunks, from the mean over the chunk's rows, where the paper selects for "
       "one decoded token; recent_ratio is the paper's share of recent keys (1 - lim_ratio in the "
       "repository's Qwen file); the correction layer defaults to 0.4 of the model's layers; the "
       "chunk is visible outside the budget";
-  info.summary =
+  method.summary =
       "Finds keys that all heads vote for in two layers and reuses them in the layers above.";
-  info.needs = {"q", "k"};
-  info.crosses_layers = true;
-  info.params = cross_layer_params();
-  info.params.push_back(int_param("sink_tokens", 4, 0, 1 << 20,
-                                  "first keys that stay; none if the recent keys are fewer"));
-  info.params.push_back(
+  method.paper =
+      "Yang et al.: Less is more: training-free sparse attention with global locality for "
+      "efficient "
+      "reasoning, 2025, arXiv 2508.07101";
+  method.evidence =
+      "DerrickYLJ/LessIsMore, the Hugging Face path for Qwen; on a chunk as in QuoKA "
+      "(arXiv 2602.08722, section 4)";
+  method.needs = {"q", "k"};
+  make_cross_layer_method(method);
+  method.params.push_back(int_param("sink_tokens", 4, 0, 1 << 20,
+                                    "first keys that stay; none if the recent keys are fewer"));
+  method.params.push_back(
       float_param("recent_ratio", 0.25, 0, 1, "share of the budget for sinks and newest keys"));
-  method.source_layer = reused_layer;
-  method.metadata = [](const MethodSpec&, const ModelShape&) {
-    return Metadata{.words_per_kept = 1};  // the set that later layers reuse
-  };
   // The sinks join at once, and push as many of the newest keys out.
   method.traits = [](const MethodSpec&, Traits& traits) { traits.grows_with_budget = false; };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -60,31 +60,28 @@ std::unique_ptr<Selector> make_loki(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method loki_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "loki";
-  info.title = "Loki";
-  info.paper =
-      "Singhania et al.: Loki: low-rank keys for efficient sparse attention, 2024, "
-      "arXiv 2406.02542";
-  info.evidence =
-      "hpcgroup/loki, methods/pca_topk and pca_analysis/pca.py; its mean over a chunk's queries as "
-      "in QuoKA (arXiv 2602.08722, section 4)";
-  info.paper_spec = "loki:budget_tokens=1024";
-  info.deviation =
+void describe_loki(Method& method) {
+  method.title = "Loki";
+  method.paper_spec = "loki:budget_tokens=1024";
+  method.deviation =
       "one set per KV head from the mean over its query heads and the chunk's rows, where the "
       "paper "
       "has one for each query; the same number of directions in every layer; the budget is a "
       "number "
       "of keys instead of a share of the text; QuoKA does not say how many directions it compared, "
       "the default is a quarter";
-  info.summary = "Keeps the keys that match the chunk's queries along the keys' main directions.";
-  info.needs = {"q", "k", "basis"};
-  info.accepts_scope_all = true;
-  info.basis = trace::BasisKind::Loki;
-  info.params = narrow_logit_params("principal directions");
-  info.params.push_back(basis_param());
+  method.summary = "Keeps the keys that match the chunk's queries along the keys' main directions.";
+  method.paper =
+      "Singhania et al.: Loki: low-rank keys for efficient sparse attention, 2024, "
+      "arXiv 2406.02542";
+  method.evidence =
+      "hpcgroup/loki, methods/pca_topk and pca_analysis/pca.py; its mean over a chunk's queries as "
+      "in QuoKA (arXiv 2602.08722, section 4)";
+  method.needs = {"q", "k", "basis"};
+  method.accepts_scope_all = true;
+  method.basis = trace::BasisKind::Loki;
+  method.params = narrow_logit_params("principal directions");
+  method.params.push_back(basis_param());
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.basis->where = spec.text("basis");
     traits.approximates = true;
@@ -95,7 +92,6 @@ Method loki_method() {
     const std::int64_t channels = spec.integer("num_channels");
     return Metadata{.lanes_per_key = channels, .lanes = channels * shape.head_dim};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

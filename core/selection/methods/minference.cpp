@@ -121,20 +121,10 @@ std::unique_ptr<Selector> make_minference(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method minference_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "minference";
-  info.title = "MInference";
-  info.paper =
-      "Jiang et al.: MInference 1.0: accelerating pre-filling for long-context LLMs via dynamic "
-      "sparse attention, 2024, arXiv 2407.02490";
-  info.evidence =
-      "repository microsoft/MInference (minference/modules/minference_forward.py, "
-      "vertical_and_slash_kernel; minference/ops/block_sparse_flash_attention.py, "
-      "streaming_kernel.py; minference/configs)";
-  info.paper_spec = "minference:config=PATH,lowering=native";
-  info.deviation =
+void describe_minference(Method& method) {
+  method.title = "MInference";
+  method.paper_spec = "minference:config=PATH,lowering=native";
+  method.deviation =
       "in every lowering the chunk's last 64 rows are observed, over all keys (the repository has "
       "no "
       "chunked prefill); among the columns and diagonals kept by rule the best come first where "
@@ -149,20 +139,26 @@ Method minference_method() {
       "diagonal covers the keys that it meets in any of the chunk's rows; lowering=budget is "
       "KVLoupe's: whole blocks of 64 by the attention that the observed rows give them, in every "
       "pattern";
-  info.summary =
+  method.summary =
       "Keeps the columns and diagonals of the attention map that the chunk's last queries look at, "
       "as many as the head's pattern allows.";
-  info.needs = {"q", "k"};
-  info.params = {path_param("config",
-                            "JSON file with the pattern of each layer and query head, made "
-                            "by kvloupe calibrate minference or published, where a head left "
-                            "out has 1000 columns and 6096 diagonals")};
+  method.paper =
+      "Jiang et al.: MInference 1.0: accelerating pre-filling for long-context LLMs via dynamic "
+      "sparse attention, 2024, arXiv 2407.02490";
+  method.evidence =
+      "repository microsoft/MInference (minference/modules/minference_forward.py, "
+      "vertical_and_slash_kernel; minference/ops/block_sparse_flash_attention.py, "
+      "streaming_kernel.py; minference/configs)";
+  method.needs = {"q", "k"};
+  method.params = {path_param("config",
+                              "JSON file with the pattern of each layer and query head, made "
+                              "by kvloupe calibrate minference or published, where a head left "
+                              "out has 1000 columns and 6096 diagonals")};
   add_lowering(method);
   method.traits = [](const MethodSpec&, Traits& traits) {
     traits.page_size = kBlockSizeOfPatterns;
     traits.samples_rows = true;
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -54,20 +54,16 @@ std::unique_ptr<Selector> make_oracle(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method oracle_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "oracle";
-  info.title = "Mass oracle";
-  info.paper = "reference, no paper";
-  info.evidence = "exact top keys by dense attention mass";
-  info.paper_spec = "oracle:budget_tokens=1024";
-  info.summary = "Keeps the keys that the chunk's dense attention weighs most.";
-  info.needs = {"q", "k"};
-  info.accepts_scope_all = true;
-  info.params = {
+void describe_oracle(Method& method) {
+  method.title = "Mass oracle";
+  method.paper_spec = "oracle:budget_tokens=1024";
+  method.summary = "Keeps the keys that the chunk's dense attention weighs most.";
+  method.paper = "reference, no paper";
+  method.evidence = "exact top keys by dense attention mass";
+  method.needs = {"q", "k"};
+  method.accepts_scope_all = true;
+  method.params = {
       enum_param("reduce", {"sum", "max"}, "over the chunk's rows and the group's heads")};
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -323,20 +323,11 @@ std::vector<ParamInfo> parameters() {
 
 }  // namespace
 
-Method quest_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "quest";
-  info.title = "Quest, chunk replay (extension)";
-  info.paper =
-      "Tang et al.: Quest: query-aware sparsity for efficient long-context LLM inference, ICML "
-      "2024, arXiv 2406.10774";
-  info.evidence =
-      "section 3 and Algorithm 1; repository mit-han-lab/Quest, evaluation/quest_attention.py "
-      "(rule=eval) and its kernels (rule=kernel)";
-  info.paper_spec =
+void describe_quest(Method& method) {
+  method.title = "Quest, chunk replay (extension)";
+  method.paper_spec =
       "quest:budget_tokens=1024,page_size=16,prefill=dense,skip_layers=2,force_last_page=0";
-  info.deviation =
+  method.deviation =
       "the paper selects in decode only: selection in prefill (prefill=chunk, prefill=per_query) "
       "is "
       "KVLoupe's extension, and prefill=dense,force_last_page=0 is the paper's protocol; under "
@@ -350,18 +341,24 @@ Method quest_method() {
       "a page leaves one page less to the past, as in the paper: the last page is then the token's "
       "own, counts as one of the pages kept and adds no past key; the token itself is always "
       "visible";
-  info.summary = "Keeps the pages whose channel-wise largest and smallest keys promise most.";
-  info.needs = {"q", "k"};
-  info.granularity = trace::Granularity::Page;
-  info.row_axis = trace::RowAxis::QHead;
-  info.params = parameters();
+  method.summary = "Keeps the pages whose channel-wise largest and smallest keys promise most.";
+  method.paper =
+      "Tang et al.: Quest: query-aware sparsity for efficient long-context LLM inference, ICML "
+      "2024, arXiv 2406.10774";
+  method.evidence =
+      "section 3 and Algorithm 1; repository mit-han-lab/Quest, evaluation/quest_attention.py "
+      "(rule=eval) and its kernels (rule=kernel)";
+  method.needs = {"q", "k"};
+  method.granularity = trace::Granularity::Page;
+  method.row_axis = trace::RowAxis::QHead;
+  method.params = parameters();
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("page_size");
     traits.forces_last_page = forces_last_page(spec);
     traits.prefill_sees_past_only = prefill(spec) == Prefill::Chunk;
     traits.unites_heads = group_reduce(spec) == HeadReduce::Union;
   };
-  method.title = title;
+  method.title_of = title;
   method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {
     if (group_reduce(spec) == HeadReduce::PerQueryHead) return {trace::RowAxis::QHead, 1};
     return {trace::RowAxis::KvHead, shape.num_q_heads / shape.num_kv_heads};
@@ -369,7 +366,6 @@ Method quest_method() {
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_page = 2 * shape.head_dim};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -78,19 +78,10 @@ std::unique_ptr<Selector> make_quoka(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method quoka_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "quoka";
-  info.title = "QuoKA";
-  info.paper =
-      "Jones, Park, Morse, Lee, Lott, Langston: QuoKA: query-oriented KV selection for efficient "
-      "LLM "
-      "prefill, 2026, arXiv 2602.08722";
-  info.evidence =
-      "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
-  info.paper_spec = "quoka:budget_tokens=1024,num_queries=16";
-  info.deviation =
+void describe_quoka(Method& method) {
+  method.title = "QuoKA";
+  method.paper_spec = "quoka:budget_tokens=1024,num_queries=16";
+  method.deviation =
       "the texts have different budget scopes: the repository CompactAttention chooses among past "
       "keys "
       "and leaves the chunk's own outside the budget (budget_scope=past, the default), a summary "
@@ -100,15 +91,21 @@ Method quoka_method() {
       "group pair "
       "their chosen queries by rank, where the repository leaves their order open; a chunk of at "
       "most num_queries rows is used whole, row by row";
-  info.summary = "Keeps the keys closest to the chunk's most unusual queries.";
-  info.needs = {"q", "k"};
-  info.accepts_scope_all = true;
+  method.summary = "Keeps the keys closest to the chunk's most unusual queries.";
+  method.paper =
+      "Jones, Park, Morse, Lee, Lott, Langston: QuoKA: query-oriented KV selection for efficient "
+      "LLM "
+      "prefill, 2026, arXiv 2602.08722";
+  method.evidence =
+      "Algorithm 1; slot pairing and past-only candidates as in the repository CompactAttention";
+  method.needs = {"q", "k"};
+  method.accepts_scope_all = true;
   ParamInfo query_ratio = float_param(
       "query_ratio", 0, 0, 1,
       "chosen query rows as a share of the chunk's, at least 1, in place of num_queries; 0 when "
       "unused, 0.25 in the repository CompactAttention");
   query_ratio.named_when_set = true;
-  info.params = {
+  method.params = {
       int_param("num_queries", 16, 1, 1 << 20, "query rows of the chunk that represent it"),
       enum_param("metric", {"cosine", "dot"},
                  "similarity of query and key; queries are ranked by cosine in any case"),
@@ -128,7 +125,6 @@ Method quoka_method() {
     if (ablation == Ablation::ExactLogits) return ParamValues{{"metric", "dot"}};
     return ParamValues{{"num_queries", fmt::format("{}", chunk_len)}, {"query_ratio", "0"}};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

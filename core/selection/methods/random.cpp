@@ -92,19 +92,15 @@ std::unique_ptr<Selector> make_random(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method random_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "random";
-  info.title = "Random";
-  info.paper = "reference, no paper";
-  info.evidence = "uniform without replacement, Philox 4x32-10";
-  info.paper_spec = "random:budget_tokens=1024";
-  info.summary = "Keeps keys drawn by lot: what any method must beat.";
-  info.accepts_scope_all = true;
-  info.params = {int_param("seed", 0, 0, (std::int64_t{1} << 53) - 1,
-                           "of the draws; every layer, KV head and chunk draws anew")};
-  return method;
+void describe_random(Method& method) {
+  method.title = "Random";
+  method.paper_spec = "random:budget_tokens=1024";
+  method.summary = "Keeps keys drawn by lot: what any method must beat.";
+  method.paper = "reference, no paper";
+  method.evidence = "uniform without replacement, Philox 4x32-10";
+  method.accepts_scope_all = true;
+  method.params = {int_param("seed", 0, 0, (std::int64_t{1} << 53) - 1,
+                             "of the draws; every layer, KV head and chunk draws anew")};
 }
 
 }  // namespace kvloupe::selection

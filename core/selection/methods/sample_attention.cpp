@@ -60,37 +60,33 @@ std::unique_ptr<Selector> make_sample_attention(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method sample_attention_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "sample_attention";
-  info.title = "SampleAttention";
-  info.paper =
-      "Zhu et al.: SampleAttention: near-lossless acceleration of long context LLM inference with "
-      "adaptive structured sparse attention, 2024, arXiv 2406.15486";
-  info.evidence =
-      "the paper's column sums of sampled rows, as QuoKA (arXiv 2602.08722, section 4) adapts "
-      "them; "
-      "no official code was found";
-  info.paper_spec = "sample_attention:budget_tokens=1024,num_queries=16";
-  info.deviation =
+void describe_sample_attention(Method& method) {
+  method.title = "SampleAttention";
+  method.paper_spec = "sample_attention:budget_tokens=1024,num_queries=16";
+  method.deviation =
       "rows are sampled in each chunk, at even distances; one set per KV head from the mean over "
       "its query heads; a fixed budget instead of a share of the mass unless mode=coverage, which "
       "stays within the budget and keeps at least one key; no local band, because the chunk is "
       "visible anyway";
-  info.summary = "Keeps the keys that a few evenly spaced queries attend to most.";
-  info.needs = {"q", "k"};
-  info.accepts_scope_all = true;
+  method.summary = "Keeps the keys that a few evenly spaced queries attend to most.";
+  method.paper =
+      "Zhu et al.: SampleAttention: near-lossless acceleration of long context LLM inference with "
+      "adaptive structured sparse attention, 2024, arXiv 2406.15486";
+  method.evidence =
+      "the paper's column sums of sampled rows, as QuoKA (arXiv 2602.08722, section 4) adapts "
+      "them; "
+      "no official code was found";
+  method.needs = {"q", "k"};
+  method.accepts_scope_all = true;
   ParamInfo coverage =
       float_param("coverage", 0.95, 0, 1, "mode=coverage: share of the past's score to be held");
   coverage.min_exclusive = true;
-  info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows"),
-                 enum_param("mode", {"budget", "coverage"},
-                            "how many keys are kept: the budget, or as few as hold the coverage"),
-                 coverage};
+  method.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows"),
+                   enum_param("mode", {"budget", "coverage"},
+                              "how many keys are kept: the budget, or as few as hold the coverage"),
+                   coverage};
   method.traits = [](const MethodSpec&, Traits& traits) { traits.samples_rows = true; };
   set_row_count_param(method, "num_queries");
-  return method;
 }
 
 }  // namespace kvloupe::selection

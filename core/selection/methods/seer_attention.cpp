@@ -177,20 +177,10 @@ std::optional<Metadata> metadata_of_seer_attention(const MethodSpec& spec,
   }
 }
 
-Method seer_attention_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "seer_attention";
-  info.title = "SeerAttention";
-  info.paper =
-      "Gao et al.: SeerAttention: learning intrinsic sparse attention in your LLMs, 2024, arXiv "
-      "2410.13276";
-  info.evidence =
-      "repository microsoft/SeerAttention (seer_attn/prefill_sparse/attn_gate.py, gate type "
-      "Qavg_Kmaxminavg; modeling_llama_seerattn.py); the default threshold is the one of "
-      "CompactAttention's comparison with SeerAttention alone (its own README has 0.0005 to 0.005)";
-  info.paper_spec = "seer_attention:threshold=0.0003,gate=PATH,lowering=native";
-  info.deviation =
+void describe_seer_attention(Method& method) {
+  method.title = "SeerAttention";
+  method.paper_spec = "seer_attention:threshold=0.0003,gate=PATH,lowering=native";
+  method.deviation =
       "in every lowering the last two query blocks are not opened; a query block that the chunk "
       "cuts "
       "pools the chunk's rows alone; queries and keys from before the rotary embedding are got "
@@ -201,16 +191,22 @@ Method seer_attention_method() {
       "CompactAttention's: a KV head sees the union over the chunk's query blocks and the group's "
       "heads, and the whole chunk, where the kernel runs on each head's own mask (CompactAttention "
       "has threshold=0.0005 there); lowering=budget is KVLoupe's: whole blocks by mean score";
-  info.summary =
+  method.summary =
       "Keeps the blocks that a small trained network expects a block of queries to attend to.";
-  info.needs = {"q", "k"};
-  info.params = seer_attention_params();
+  method.paper =
+      "Gao et al.: SeerAttention: learning intrinsic sparse attention in your LLMs, 2024, arXiv "
+      "2410.13276";
+  method.evidence =
+      "repository microsoft/SeerAttention (seer_attn/prefill_sparse/attn_gate.py, gate type "
+      "Qavg_Kmaxminavg; modeling_llama_seerattn.py); the default threshold is the one of "
+      "CompactAttention's comparison with SeerAttention alone (its own README has 0.0005 to 0.005)";
+  method.needs = {"q", "k"};
+  method.params = seer_attention_params();
   add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
   method.metadata = metadata_of_seer_attention;
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -36,19 +36,15 @@ std::unique_ptr<Selector> make_sliding_window(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method sliding_window_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "sliding_window";
-  info.title = "Sliding window";
-  info.paper = "reference; Beltagy et al. 2020, arXiv 2004.05150";
-  info.evidence = "definition";
-  info.paper_spec = "sliding_window:budget_tokens=1024";
-  info.deviation = "one window per chunk, not per query; decoded tokens see all keys";
-  info.summary = "Keeps the most recent keys, whatever they are.";
-  info.accepts_scope_all = true;
-  info.active_in_decode = false;
-  return method;
+void describe_sliding_window(Method& method) {
+  method.title = "Sliding window";
+  method.paper_spec = "sliding_window:budget_tokens=1024";
+  method.deviation = "one window per chunk, not per query; decoded tokens see all keys";
+  method.summary = "Keeps the most recent keys, whatever they are.";
+  method.paper = "reference; Beltagy et al. 2020, arXiv 2004.05150";
+  method.evidence = "definition";
+  method.accepts_scope_all = true;
+  method.active_in_decode = false;
 }
 
 }  // namespace kvloupe::selection

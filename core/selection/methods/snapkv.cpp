@@ -116,38 +116,35 @@ std::unique_ptr<Selector> make_snapkv(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method snapkv_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "snapkv";
-  info.title = "SnapKV";
-  info.paper = "Li et al. 2024, arXiv 2404.14469";
-  info.evidence =
-      "repository FasterDecoding/SnapKV, snapkv_utils.py; group mean after pooling as in kvpress";
-  info.paper_spec = "snapkv:budget_tokens=1024,window=32,kernel=7,pool=max";
-  info.deviation =
+void describe_snapkv(Method& method) {
+  method.title = "SnapKV";
+  method.paper_spec = "snapkv:budget_tokens=1024,window=32,kernel=7,pool=max";
+  method.deviation =
       "evicts after every chunk instead of once after the prompt, and pools over the survivors in "
       "their order; a chunk shorter than the window votes with all its rows; one set per KV head, "
       "where the repository keeps one per query head; the defaults are those of its LongBench "
       "runs; "
       "state=select is an addition";
-  info.summary = "Keeps the keys that the chunk's last queries attend to, and these queries' own.";
-  info.needs = {"q", "k"};
-  info.state_action = trace::StateAction::Eviction;
-  info.active_in_decode = false;
-  info.params = {
+  method.summary =
+      "Keeps the keys that the chunk's last queries attend to, and these queries' own.";
+  method.paper = "Li et al. 2024, arXiv 2404.14469";
+  method.evidence =
+      "repository FasterDecoding/SnapKV, snapkv_utils.py; group mean after pooling as in kvpress";
+  method.needs = {"q", "k"};
+  method.state_action = trace::StateAction::Eviction;
+  method.active_in_decode = false;
+  method.params = {
       int_param("window", 32, 1, 1 << 20, "last rows of the chunk that vote"),
       int_param("kernel", 7, 1, 4095, "width of the pooling of votes, odd"),
       enum_param("pool", {"max", "avg"}, "pooling of votes along the keys"),
       enum_param("state", {"evict", "select"}, "evict for good, or select anew for every chunk"),
   };
-  info.params[1].odd = true;
+  method.params[1].odd = true;
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     if (spec.text("state") == "select") traits.state_action = trace::StateAction::Visibility;
     traits.samples_rows = true;
   };
   set_row_count_param(method, "window");
-  return method;
 }
 
 }  // namespace kvloupe::selection

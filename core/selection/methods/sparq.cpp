@@ -74,34 +74,30 @@ std::unique_ptr<Selector> make_sparq(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method sparq_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "sparq";
-  info.title = "SparQ";
-  info.paper =
-      "Ribar et al.: SparQ attention: bandwidth-efficient LLM inference, 2023, arXiv 2312.04985";
-  info.evidence =
-      "graphcore-research/llm-inference-research, llminference/methods/ann_attention.py; its mean "
-      "over a chunk's queries as in QuoKA (arXiv 2602.08722, section 4)";
-  info.paper_spec = "sparq:budget_tokens=1024";
-  info.deviation =
+void describe_sparq(Method& method) {
+  method.title = "SparQ";
+  method.paper_spec = "sparq:budget_tokens=1024";
+  method.deviation =
       "one set of channels per KV head for the whole chunk, where the paper has one for each "
       "query; "
       "no local keys are forced, because the chunk is visible anyway; what the dropped keys would "
       "have added is not replaced by the mean value; a softmax scale other than 1/sqrt(head_dim) "
       "is kept; QuoKA does not say how many channels it compared, the default is a quarter";
-  info.summary = "Keeps the keys that match the chunk's queries on their largest channels.";
-  info.needs = {"q", "k"};
-  info.accepts_scope_all = true;
-  info.params = narrow_logit_params("channels of the head");
+  method.summary = "Keeps the keys that match the chunk's queries on their largest channels.";
+  method.paper =
+      "Ribar et al.: SparQ attention: bandwidth-efficient LLM inference, 2023, arXiv 2312.04985";
+  method.evidence =
+      "graphcore-research/llm-inference-research, llminference/methods/ann_attention.py; its mean "
+      "over a chunk's queries as in QuoKA (arXiv 2602.08722, section 4)";
+  method.needs = {"q", "k"};
+  method.accepts_scope_all = true;
+  method.params = narrow_logit_params("channels of the head");
   method.traits = [](const MethodSpec&, Traits& traits) { traits.approximates = true; };
   set_channel_count_param(method);
   // Channels differ from chunk to chunk: a copy of K by channel has all of them.
   method.metadata = [](const MethodSpec&, const ModelShape& shape) {
     return Metadata{.lanes_per_key = shape.head_dim};
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -18,24 +18,21 @@ std::unique_ptr<Selector> make_static_slicing(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method static_slicing_method() {
-  Method method = lane_method();
+void describe_static_slicing(Method& method) {
+  make_lane_method(method);
+  method.title = "Static slicing";
+  method.paper_spec = "static_slicing:dim_ratio=0.75";
+  method.deviation =
+      "the paper draws its loss on vectors only; here the sliced scores are attended to; k rounds "
+      "dim_ratio * head_dim down, at least 1";
+  method.summary =
+      "Drops no key: all queries are compared in the same leading directions, whatever they ask.";
+  method.evidence = "section 7.1, the baseline Top-K by Dimension (Slicing) of Figures 2 to 4";
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     set_lane_traits(spec, traits);
     traits.lanes->leading = true;
   };
-  MethodInfo& info = method.info;
-  info.id = "static_slicing";
-  info.title = "Static slicing";
-  info.evidence = "section 7.1, the baseline Top-K by Dimension (Slicing) of Figures 2 to 4";
-  info.paper_spec = "static_slicing:dim_ratio=0.75";
-  info.deviation =
-      "the paper draws its loss on vectors only; here the sliced scores are attended to; k rounds "
-      "dim_ratio * head_dim down, at least 1";
-  info.summary =
-      "Drops no key: all queries are compared in the same leading directions, whatever they ask.";
-  info.params = {dim_ratio_param(), basis_param()};
-  return method;
+  method.params = {dim_ratio_param(), basis_param()};
 }
 
 }  // namespace kvloupe::selection

@@ -45,21 +45,18 @@ std::unique_ptr<Selector> make_streaming_llm(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method streaming_llm_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "streaming_llm";
-  info.title = "StreamingLLM";
-  info.paper = "Xiao et al. 2023, arXiv 2309.17453";
-  info.evidence = "repository mit-han-lab/streaming-llm, kv_cache.py";
-  info.paper_spec = "streaming_llm:budget_tokens=1024,sink_tokens=4,positions=reassigned";
-  info.deviation =
+void describe_streaming_llm(Method& method) {
+  method.title = "StreamingLLM";
+  method.paper_spec = "streaming_llm:budget_tokens=1024,sink_tokens=4,positions=reassigned";
+  method.deviation =
       "the chunk is outside the budget, so recents do not shrink to make room for it; "
       "positions=original is the default, where the repository re-assigns them";
-  info.summary = "Keeps the first tokens and the most recent ones.";
-  info.needs = {};
-  info.state_action = trace::StateAction::Eviction;
-  info.params = {
+  method.summary = "Keeps the first tokens and the most recent ones.";
+  method.paper = "Xiao et al. 2023, arXiv 2309.17453";
+  method.evidence = "repository mit-han-lab/streaming-llm, kv_cache.py";
+  method.needs = {};
+  method.state_action = trace::StateAction::Eviction;
+  method.params = {
       int_param("sink_tokens", 4, 0, 1 << 20, "first tokens always kept"),
       enum_param("positions", {"original", "reassigned"},
                  "positions that attention sees: of the text, or inside the cache"),
@@ -67,7 +64,6 @@ Method streaming_llm_method() {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.reassigns_positions = spec.text("positions") == "reassigned";
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

@@ -55,30 +55,21 @@ std::unique_ptr<Selector> make_tidal_decode(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method tidal_decode_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "tidal_decode";
-  info.title = "TidalDecode";
-  info.paper =
-      "Yang et al.: TidalDecode: fast and accurate LLM decoding with position persistent sparse "
-      "attention, 2024, arXiv 2410.05076";
-  info.evidence = "DerrickYLJ/TidalDecode; on a chunk as in QuoKA (arXiv 2602.08722, section 4)";
-  info.paper_spec = "tidal_decode:budget_tokens=1024";
-  info.deviation =
+void describe_tidal_decode(Method& method) {
+  method.title = "TidalDecode";
+  method.paper_spec = "tidal_decode:budget_tokens=1024";
+  method.deviation =
       "applied to prefill chunks, from the mean over the chunk's rows, where the paper selects for "
       "one decoded token; one set per KV head from the mean over its query heads, where the paper "
       "has one for each query head; the correction layer defaults to 0.4 of the model's layers; "
       "the chunk is visible outside the budget";
-  info.summary = "Finds the best keys in two layers and reuses them in the layers above.";
-  info.needs = {"q", "k"};
-  info.crosses_layers = true;
-  info.params = cross_layer_params();
-  method.source_layer = reused_layer;
-  method.metadata = [](const MethodSpec&, const ModelShape&) {
-    return Metadata{.words_per_kept = 1};  // the set that later layers reuse
-  };
-  return method;
+  method.summary = "Finds the best keys in two layers and reuses them in the layers above.";
+  method.paper =
+      "Yang et al.: TidalDecode: fast and accurate LLM decoding with position persistent sparse "
+      "attention, 2024, arXiv 2410.05076";
+  method.evidence = "DerrickYLJ/TidalDecode; on a chunk as in QuoKA (arXiv 2602.08722, section 4)";
+  method.needs = {"q", "k"};
+  make_cross_layer_method(method);
 }
 
 }  // namespace kvloupe::selection

@@ -84,22 +84,20 @@ std::unique_ptr<Selector> make_tova(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method tova_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "tova";
-  info.title = "TOVA";
-  info.paper = "Oren et al. 2024, arXiv 2401.06104";
-  info.evidence =
-      "repository schwartz-lab-NLP/TOVA, tova_cache.py; the forced newest key as in kvpress";
-  info.paper_spec = "tova:budget_tokens=1024";
-  info.deviation =
+void describe_tova(Method& method) {
+  method.title = "TOVA";
+  method.paper_spec = "tova:budget_tokens=1024";
+  method.deviation =
       "in the prompt it evicts once after every chunk, by the chunk's last query, not once after "
       "the whole prompt or after every token; force_last=0 is the repository's rule";
-  info.summary = "Keeps the keys that the newest query attends to most, the same in every KV head.";
-  info.needs = {"q", "k"};
-  info.state_action = trace::StateAction::Eviction;
-  info.params = {
+  method.summary =
+      "Keeps the keys that the newest query attends to most, the same in every KV head.";
+  method.paper = "Oren et al. 2024, arXiv 2401.06104";
+  method.evidence =
+      "repository schwartz-lab-NLP/TOVA, tova_cache.py; the forced newest key as in kvpress";
+  method.needs = {"q", "k"};
+  method.state_action = trace::StateAction::Eviction;
+  method.params = {
       flag_param("force_last", true, "keep the newest key whatever it scores, within the budget"),
       flag_param("per_kv_head", false, "every KV head keeps its own keys, by its group's heads"),
   };
@@ -107,7 +105,6 @@ Method tova_method() {
     traits.samples_rows = true;
     traits.decides_by_layer = !spec.flag("per_kv_head");
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

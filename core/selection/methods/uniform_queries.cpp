@@ -45,24 +45,20 @@ std::unique_ptr<Selector> make_uniform_queries(const Setup& setup) {
 
 namespace kvloupe::selection {
 
-Method uniform_queries_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "uniform_queries";
-  info.title = "Uniform queries";
-  info.paper = "reference; an ablation of QuoKA, arXiv 2602.08722";
-  info.evidence = "QuoKA's scoring with evenly spaced query rows";
-  info.paper_spec = "uniform_queries:budget_tokens=1024,num_queries=16";
-  info.summary = "QuoKA with query rows taken evenly instead of by their relevance.";
-  info.needs = {"q", "k"};
-  info.accepts_scope_all = true;
-  info.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
+void describe_uniform_queries(Method& method) {
+  method.title = "Uniform queries";
+  method.paper_spec = "uniform_queries:budget_tokens=1024,num_queries=16";
+  method.summary = "QuoKA with query rows taken evenly instead of by their relevance.";
+  method.paper = "reference; an ablation of QuoKA, arXiv 2602.08722";
+  method.evidence = "QuoKA's scoring with evenly spaced query rows";
+  method.needs = {"q", "k"};
+  method.accepts_scope_all = true;
+  method.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
   method.traits = [](const MethodSpec&, Traits& traits) {
     traits.samples_rows = true;
     traits.approximates = true;
   };
   set_row_count_param(method, "num_queries");
-  return method;
 }
 
 }  // namespace kvloupe::selection

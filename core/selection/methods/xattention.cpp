@@ -158,17 +158,10 @@ std::vector<ParamInfo> xattention_params() {
                       "share of a query block's estimated attention that its blocks must hold")};
 }
 
-Method xattention_method() {
-  Method method;
-  MethodInfo& info = method.info;
-  info.id = "xattention";
-  info.title = "XAttention";
-  info.paper =
-      "Xu et al.: XAttention: block sparse attention with antidiagonal scoring, 2025, arXiv "
-      "2503.16428";
-  info.evidence = "repository mit-han-lab/x-attention (xattn/src/Xattention.py, utils.py)";
-  info.paper_spec = "xattention:stride=16,tau=0.9,lowering=native";
-  info.deviation =
+void describe_xattention(Method& method) {
+  method.title = "XAttention";
+  method.paper_spec = "xattention:stride=16,tau=0.9,lowering=native";
+  method.deviation =
       "in every lowering strides and blocks begin at position 0 and missing queries and keys are "
       "zero (the code pads queries and keys apart, which is right only where the chunk begins on "
       "its "
@@ -179,16 +172,19 @@ Method xattention_method() {
       "heads, and the whole chunk, where the kernel runs on each head's own mask; lowering=budget "
       "is "
       "KVLoupe's: whole blocks by mean score";
-  info.summary =
+  method.summary =
       "Samples the attention map along antidiagonals and keeps the fewest blocks that hold a share "
       "tau of it.";
-  info.needs = {"q", "k"};
-  info.params = xattention_params();
+  method.paper =
+      "Xu et al.: XAttention: block sparse attention with antidiagonal scoring, 2025, arXiv "
+      "2503.16428";
+  method.evidence = "repository mit-han-lab/x-attention (xattn/src/Xattention.py, utils.py)";
+  method.needs = {"q", "k"};
+  method.params = xattention_params();
   add_lowering(method);
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.page_size = spec.integer("block_size");
   };
-  return method;
 }
 
 }  // namespace kvloupe::selection

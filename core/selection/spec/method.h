@@ -1,7 +1,7 @@
 // What the file of a method, methods/<id>.cpp, hands to the registry. The file is compiled twice
 // (docs/architecture.md says why):
 //   with KVLOUPE_SELECTORS     its selector:         make_<id>(), part of the engine
-//   without, and without Torch what is known of it:  <id>_method()
+//   without, and without Torch what is known of it:  describe_<id>()
 #pragma once
 
 #include "core/selection/spec/method_spec.h"
@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kvloupe::selection {
@@ -24,14 +25,13 @@ struct Setup {
   Ablation ablation = Ablation::None;
 };
 
-// What is known of a method.
-struct Method {
-  MethodInfo info;
-  // Only where traits differ from what `info` says of the default parameters: corrects those.
+// What is known of a method, its id from the list (method_list.h).
+struct Method : MethodInfo {
+  // Only where traits differ from what MethodInfo says of the default parameters: corrects those.
   std::function<void(const MethodSpec&, Traits&)> traits;
   // Only where the title depends on parameters: title_of() in method_spec.h.
-  std::function<std::string(const MethodSpec&)> title;
-  // Only where the rows depend on parameters; else info.row_axis decides.
+  std::function<std::string(const MethodSpec&)> title_of;
+  // Only where the rows depend on parameters; else row_axis decides.
   std::function<RowLayout(const MethodSpec&, const ModelShape&)> row_layout;
   // Only where it holds any; empty where a file that says how much is not at hand.
   std::function<std::optional<Metadata>(const MethodSpec&, const ModelShape&)> metadata;
@@ -41,6 +41,9 @@ struct Method {
   // Where none can, the selector does it by itself (Setup::ablation).
   std::function<std::optional<ParamValues>(Ablation, std::int64_t chunk_len, int head_dim)> ablated;
 };
+
+// The method of this id, which there is.
+const Method& method_named(std::string_view id);
 
 // Short forms of the parameters that method files declare.
 ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
@@ -64,9 +67,5 @@ void add_lowering(Method& method);
 std::vector<ParamInfo> flash_prefill_params();
 std::vector<ParamInfo> xattention_params();
 std::vector<ParamInfo> seer_attention_params();
-// These methods themselves.
-Method flash_prefill_method();
-Method xattention_method();
-Method seer_attention_method();
 
 }  // namespace kvloupe::selection

@@ -77,8 +77,7 @@ std::string normalise(const MethodInfo& info, const ParamInfo& param, std::strin
         throw bad_value(info, param, value,
                         fmt::format("it must be one of {}", fmt::join(param.choices, ", ")));
       return std::string(value);
-    case ParamType::Path:
-      return std::string(value);
+    case ParamType::Path: return std::string(value);
   }
   throw bad_value(info, param, value, "its type is unknown");
 }

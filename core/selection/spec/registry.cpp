@@ -12,7 +12,7 @@
 
 namespace kvloupe::selection {
 
-#define KVLOUPE_DECLARE(id) Method id##_method();
+#define KVLOUPE_DECLARE(id) void describe_##id(Method& method);
 KVLOUPE_METHODS(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
 
@@ -20,7 +20,13 @@ namespace {
 
 // In the order of the contract's table.
 const std::vector<Method>& methods() {
-#define KVLOUPE_CALL(id) id##_method(),
+  const auto described = [](std::string id, void (*describe)(Method&)) {
+    Method method;
+    method.id = std::move(id);
+    describe(method);
+    return method;
+  };
+#define KVLOUPE_CALL(id) described(#id, describe_##id),
   static const std::vector<Method> all = {KVLOUPE_METHODS(KVLOUPE_CALL)};
 #undef KVLOUPE_CALL
   return all;
@@ -31,7 +37,7 @@ const std::vector<Method>& methods() {
 const std::vector<MethodInfo>& catalogue() {
   static const std::vector<MethodInfo> infos = [] {
     std::vector<MethodInfo> result;
-    for (const Method& method : methods()) result.push_back(method.info);
+    for (const Method& method : methods()) result.push_back(method);
     return result;
   }();
   return infos;
@@ -43,34 +49,30 @@ const MethodInfo* find_method(std::string_view id) {
   return nullptr;
 }
 
-namespace {
-
-const Method& method_of(const MethodSpec& spec) {
+const Method& method_named(std::string_view id) {
   for (const Method& method : methods())
-    if (method.info.id == spec.id()) return method;
+    if (method.id == id) return method;
   fail_check("a method of the catalogue", __FILE__, __LINE__);
 }
 
-}  // namespace
-
 std::string title_of(const MethodSpec& spec) {
-  const Method& method = method_of(spec);
-  return method.title ? method.title(spec) : method.info.title;
+  const Method& method = method_named(spec.id());
+  return method.title_of ? method.title_of(spec) : method.title;
 }
 
 Traits traits_of(const MethodSpec& spec) {
-  const Method& method = method_of(spec);
+  const Method& method = method_named(spec.id());
   Traits traits;
-  traits.state_action = method.info.state_action;
-  traits.granularity = method.info.granularity;
-  traits.acts_in_decode = method.info.active_in_decode;
-  traits.needs_probe = method.info.needs_probe;
-  if (method.info.basis) traits.basis = BasisTrait{*method.info.basis};
+  traits.state_action = method.state_action;
+  traits.granularity = method.granularity;
+  traits.acts_in_decode = method.active_in_decode;
+  traits.needs_probe = method.needs_probe;
+  if (method.basis) traits.basis = BasisTrait{*method.basis};
   traits.dense_layers = spec.skip_layers();
   traits.native_masks = spec.native_lowering();
   if (method.traits) method.traits(spec, traits);
   // A key evicted at one chunk is missing from the sums of the next, except where only positions count.
-  if (traits.evicts()) traits.grows_with_budget = method.info.needs.empty();
+  if (traits.evicts()) traits.grows_with_budget = method.needs.empty();
   return traits;
 }
 
@@ -83,14 +85,14 @@ std::optional<std::int64_t> Traits::forced_page(std::int64_t past_len, trace::Ph
 }
 
 RowLayout row_layout(const MethodSpec& spec, const ModelShape& shape) {
-  const Method& method = method_of(spec);
+  const Method& method = method_named(spec.id());
   if (method.row_layout) return method.row_layout(spec, shape);
-  const bool per_kv_head = method.info.row_axis == trace::RowAxis::KvHead;
-  return {method.info.row_axis, per_kv_head ? shape.num_q_heads / shape.num_kv_heads : 1};
+  const bool per_kv_head = method.row_axis == trace::RowAxis::KvHead;
+  return {method.row_axis, per_kv_head ? shape.num_q_heads / shape.num_kv_heads : 1};
 }
 
 std::optional<Metadata> metadata_of(const MethodSpec& spec, const ModelShape& shape) {
-  const Method& method = method_of(spec);
+  const Method& method = method_named(spec.id());
   return method.metadata ? method.metadata(spec, shape) : Metadata();
 }
 
@@ -117,14 +119,14 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
 
 std::optional<MethodSpec> ablated(const MethodSpec& spec, Ablation ablation, std::int64_t chunk_len,
                                   const ModelShape& shape) {
-  const Method& method = method_of(spec);
+  const Method& method = method_named(spec.id());
   if (!method.ablated) return std::nullopt;
   const auto changes = method.ablated(ablation, chunk_len, shape.head_dim);
   return changes ? std::optional(spec.with(*changes)) : std::nullopt;
 }
 
 std::optional<int> source_layer(const MethodSpec& spec, const ModelShape&, int layer) {
-  const Method& method = method_of(spec);
+  const Method& method = method_named(spec.id());
   if (!method.source_layer) return std::nullopt;
   return method.source_layer(spec, layer);
 }
@@ -219,8 +221,7 @@ void set_row_count_param(Method& method, std::string name) {
 }
 
 void add_lowering(Method& method) {
-  MethodInfo& info = method.info;
-  info.params.push_back(enum_param(
+  method.params.push_back(enum_param(
       "lowering", {"native", "union", "budget"},
       "native: as in the paper, each query head and query block reads the blocks of its own mask, "
       "those of the chunk included and its own always; union (an extension): a KV head reads all "
@@ -228,15 +229,15 @@ void add_lowering(Method& method) {
       "extension): the floor(B/block_size) past blocks of the best mean score over the group's "
       "heads and the chunk's query blocks, and beside the budget the past keys of a block in which "
       "the chunk begins"));
-  info.granularity = trace::Granularity::Block;
-  info.row_axis = trace::RowAxis::QHead;
-  info.budget = BudgetUse::Optional;
-  info.active_in_decode = false;
+  method.granularity = trace::Granularity::Block;
+  method.row_axis = trace::RowAxis::QHead;
+  method.budget = BudgetUse::Optional;
+  method.active_in_decode = false;
   method.row_layout = [](const MethodSpec& spec, const ModelShape& shape) -> RowLayout {
     if (spec.native_lowering()) return {trace::RowAxis::QHead, 1};
     return {trace::RowAxis::KvHead, shape.num_q_heads / shape.num_kv_heads};
   };
-  method.title = [](const MethodSpec& spec) {
+  method.title_of = [](const MethodSpec& spec) {
     const std::string& title = spec.info().title;
     if (spec.native_lowering()) return title;
     return fmt::format("{}, {}", title,

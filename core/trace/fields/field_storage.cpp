@@ -28,20 +28,13 @@ constexpr hsize_t kCellsPerStorageChunk = 16384;
 
 hid_t file_type(Element element, DType dtype) {
   switch (element) {
-    case Element::UInt8:
-      return H5T_STD_U8LE;
-    case Element::UInt16:
-      return H5T_STD_U16LE;
-    case Element::Int32:
-      return H5T_STD_I32LE;
-    case Element::Int64:
-      return H5T_STD_I64LE;
-    case Element::UInt64:
-      return H5T_STD_U64LE;
-    case Element::Float32:
-      return H5T_IEEE_F32LE;
-    case Element::Stored:
-      break;
+    case Element::UInt8: return H5T_STD_U8LE;
+    case Element::UInt16: return H5T_STD_U16LE;
+    case Element::Int32: return H5T_STD_I32LE;
+    case Element::Int64: return H5T_STD_I64LE;
+    case Element::UInt64: return H5T_STD_U64LE;
+    case Element::Float32: return H5T_IEEE_F32LE;
+    case Element::Stored: break;
   }
   return stored_type(dtype);
 }
@@ -69,28 +62,21 @@ std::vector<hsize_t> storage_chunk(const FieldInfo& field, const std::vector<hsi
       piece[1] = tokens_per_storage_chunk(shape[1], channels * bytes_of(field.element, dtype));
       return piece;
     }
-    case Axis::ProbeChunk:
-      return {1, 1, shape[2], shape[3]};
-    case Axis::TextByte:
-      return {std::min<hsize_t>(kTextBytesPerStorageChunk, 8 * sizes.tokens)};
+    case Axis::ProbeChunk: return {1, 1, shape[2], shape[3]};
+    case Axis::TextByte: return {std::min<hsize_t>(kTextBytesPerStorageChunk, 8 * sizes.tokens)};
     case Axis::MassValue:
       return {
           std::min<hsize_t>(kStorageChunkBytes / 4, sizes.kv_heads * sizes.tokens * sizes.chunks)};
-    case Axis::CellEnd:
-      return {std::min(shape[0], kCellsPerStorageChunk)};
-    case Axis::Row:
-      return {1, std::clamp<hsize_t>(shape[1], 1, kDeathsPerStorageChunk)};
+    case Axis::CellEnd: return {std::min(shape[0], kCellsPerStorageChunk)};
+    case Axis::Row: return {1, std::clamp<hsize_t>(shape[1], 1, kDeathsPerStorageChunk)};
     case Axis::Selected:
       return {std::clamp<hsize_t>(sizes.chunks * sizes.rows * sizes.tokens, 1,
                                   kPositionsPerStorageChunk)};
-    case Axis::MaskByte:
-      return {kMaskBytesPerStorageChunk};
+    case Axis::MaskByte: return {kMaskBytesPerStorageChunk};
     case Axis::Bound:
     case Axis::QueryBlock:
-    case Axis::TableEntry:
-      return {kEntriesPerStorageChunk};
-    default:
-      break;
+    case Axis::TableEntry: return {kEntriesPerStorageChunk};
+    default: break;
   }
   if (shape.size() == 3) {
     const hsize_t lanes = shape[1] * shape[2];
@@ -178,20 +164,13 @@ FieldStorage::FieldStorage(hid_t file, const RunInfo& run, int layer, const Fiel
 
 hid_t FieldStorage::memory_type(Element element) const {
   switch (element) {
-    case Element::UInt8:
-      return H5T_NATIVE_UINT8;
-    case Element::UInt16:
-      return H5T_NATIVE_UINT16;
-    case Element::Int32:
-      return H5T_NATIVE_INT32;
-    case Element::Int64:
-      return H5T_NATIVE_INT64;
-    case Element::UInt64:
-      return H5T_NATIVE_UINT64;
-    case Element::Float32:
-      return H5T_NATIVE_FLOAT;
-    case Element::Stored:
-      break;
+    case Element::UInt8: return H5T_NATIVE_UINT8;
+    case Element::UInt16: return H5T_NATIVE_UINT16;
+    case Element::Int32: return H5T_NATIVE_INT32;
+    case Element::Int64: return H5T_NATIVE_INT64;
+    case Element::UInt64: return H5T_NATIVE_UINT64;
+    case Element::Float32: return H5T_NATIVE_FLOAT;
+    case Element::Stored: break;
   }
   return stored_type(dtype_);
 }

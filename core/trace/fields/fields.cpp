@@ -52,55 +52,32 @@ const AxisInfo& axis_info(Axis axis) { return kAxes[static_cast<std::size_t>(axi
 
 std::uint64_t size_of(Axis axis, const FieldSizes& sizes) {
   switch (axis) {
-    case Axis::Token:
-      return sizes.tokens;
-    case Axis::TokenEnd:
-      return sizes.tokens + 1;
-    case Axis::Chunk:
-      return sizes.chunks;
-    case Axis::ChunkEnd:
-      return sizes.chunks + 1;
-    case Axis::QHead:
-      return sizes.q_heads;
-    case Axis::KvHead:
-      return sizes.kv_heads;
-    case Axis::Channel:
-      return sizes.head_dim;
-    case Axis::Rank:
-      return kTopTokens;
-    case Axis::Layer:
-      return sizes.layers;
-    case Axis::ProbeToken:
-      return sizes.probe_tokens;
-    case Axis::ProbeChunk:
-      return sizes.probe_chunks;
-    case Axis::TextByte:
-      return sizes.text_bytes;
-    case Axis::MassValue:
-      return sizes.mass_values;
-    case Axis::Row:
-      return sizes.rows;
-    case Axis::Cell:
-      return sizes.chunks * sizes.rows;
-    case Axis::CellEnd:
-      return sizes.chunks * sizes.rows + 1;
-    case Axis::Lane:
-      return sizes.head_dim;
-    case Axis::Selected:
-      return sizes.selected;
-    case Axis::Bound:
-      return sizes.bounds;
-    case Axis::MaskByte:
-      return sizes.mask_bytes;
-    case Axis::QueryBlock:
-      return sizes.query_blocks;
-    case Axis::TableEntry:
-      return sizes.table_entries;
+    case Axis::Token: return sizes.tokens;
+    case Axis::TokenEnd: return sizes.tokens + 1;
+    case Axis::Chunk: return sizes.chunks;
+    case Axis::ChunkEnd: return sizes.chunks + 1;
+    case Axis::QHead: return sizes.q_heads;
+    case Axis::KvHead: return sizes.kv_heads;
+    case Axis::Channel: return sizes.head_dim;
+    case Axis::Rank: return kTopTokens;
+    case Axis::Layer: return sizes.layers;
+    case Axis::ProbeToken: return sizes.probe_tokens;
+    case Axis::ProbeChunk: return sizes.probe_chunks;
+    case Axis::TextByte: return sizes.text_bytes;
+    case Axis::MassValue: return sizes.mass_values;
+    case Axis::Row: return sizes.rows;
+    case Axis::Cell: return sizes.chunks * sizes.rows;
+    case Axis::CellEnd: return sizes.chunks * sizes.rows + 1;
+    case Axis::Lane: return sizes.head_dim;
+    case Axis::Selected: return sizes.selected;
+    case Axis::Bound: return sizes.bounds;
+    case Axis::MaskByte: return sizes.mask_bytes;
+    case Axis::QueryBlock: return sizes.query_blocks;
+    case Axis::TableEntry: return sizes.table_entries;
     case Axis::Step:
     case Axis::AnswerToken:
     case Axis::AnswerByte:
-    case Axis::AnswerEnd:
-      break;
+    case Axis::AnswerEnd: break;
   }
   return 0;  // known when they are written
 }
@@ -268,18 +245,13 @@ bool may_exceed(Axis axis) { return axis_info(axis).may_exceed; }
 
 std::uint64_t bytes_of(Element element, DType dtype) {
   switch (element) {
-    case Element::UInt8:
-      return 1;
-    case Element::UInt16:
-      return 2;
+    case Element::UInt8: return 1;
+    case Element::UInt16: return 2;
     case Element::Int32:
-    case Element::Float32:
-      return 4;
+    case Element::Float32: return 4;
     case Element::Int64:
-    case Element::UInt64:
-      return 8;
-    case Element::Stored:
-      break;
+    case Element::UInt64: return 8;
+    case Element::Stored: break;
   }
   return dtype == DType::F16 ? 2 : 4;
 }

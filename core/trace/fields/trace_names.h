@@ -3,7 +3,10 @@
 
 #include "core/trace/trace_types.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace kvloupe::trace {
@@ -15,39 +18,31 @@ constexpr int kSchemaMajor = 1;
 constexpr int kMaxProbeTokens = 4096;
 constexpr int kMaxBlockSize = 1 << 20;
 
-std::string_view to_text(LoopMode value);
-std::string_view to_text(DType value);
-std::string_view to_text(ComputeType value);
-std::string_view to_text(RopePairing value);
-std::string_view to_text(LayerType value);
-std::string_view to_text(RowAxis value);
-std::string_view to_text(Granularity value);
-std::string_view to_text(StateAction value);
-std::string_view to_text(BudgetScope value);
-std::string_view to_text(Lowering value);
+// In the order of the enumerators.
+using Names = std::span<const std::string_view>;
+Names names_of(LoopMode);
+Names names_of(DType);
+Names names_of(ComputeType);
+Names names_of(RopePairing);
+Names names_of(LayerType);
+Names names_of(RowAxis);
+Names names_of(Granularity);
+Names names_of(StateAction);
+Names names_of(BudgetScope);
+Names names_of(Lowering);
 
 template <typename Enum>
-std::optional<Enum> from_text(std::string_view text);
-template <>
-std::optional<LoopMode> from_text(std::string_view text);
-template <>
-std::optional<DType> from_text(std::string_view text);
-template <>
-std::optional<ComputeType> from_text(std::string_view text);
-template <>
-std::optional<RopePairing> from_text(std::string_view text);
-template <>
-std::optional<LayerType> from_text(std::string_view text);
-template <>
-std::optional<RowAxis> from_text(std::string_view text);
-template <>
-std::optional<Granularity> from_text(std::string_view text);
-template <>
-std::optional<StateAction> from_text(std::string_view text);
-template <>
-std::optional<BudgetScope> from_text(std::string_view text);
-template <>
-std::optional<Lowering> from_text(std::string_view text);
+std::string_view to_text(Enum value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+
+template <typename Enum>
+std::optional<Enum> from_text(std::string_view text) {
+  const Names names = names_of(Enum());
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Enum>(found - names.begin());
+}
 
 // Rows that a run of this kind has per chunk.
 int num_rows_of(const RunInfo& run, const ModelInfo& model);

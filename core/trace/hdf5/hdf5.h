@@ -59,36 +59,14 @@ std::string failure_reason();
 Handle checked(hid_t id, const std::string& action);
 void checked_status(herr_t status, const std::string& action);
 
-template <typename T>
-hid_t native_type();
-template <>
-inline hid_t native_type<std::uint8_t>() {
-  return H5T_NATIVE_UINT8;
-}
-template <>
-inline hid_t native_type<std::uint16_t>() {
-  return H5T_NATIVE_UINT16;
-}
-template <>
-inline hid_t native_type<std::int32_t>() {
-  return H5T_NATIVE_INT32;
-}
-template <>
-inline hid_t native_type<std::int64_t>() {
-  return H5T_NATIVE_INT64;
-}
-template <>
-inline hid_t native_type<std::uint64_t>() {
-  return H5T_NATIVE_UINT64;
-}
-template <>
-inline hid_t native_type<float>() {
-  return H5T_NATIVE_FLOAT;
-}
-template <>
-inline hid_t native_type<double>() {
-  return H5T_NATIVE_DOUBLE;
-}
+// How a value of the type lies in memory.
+inline hid_t native_type(std::uint8_t) { return H5T_NATIVE_UINT8; }
+inline hid_t native_type(std::uint16_t) { return H5T_NATIVE_UINT16; }
+inline hid_t native_type(std::int32_t) { return H5T_NATIVE_INT32; }
+inline hid_t native_type(std::int64_t) { return H5T_NATIVE_INT64; }
+inline hid_t native_type(std::uint64_t) { return H5T_NATIVE_UINT64; }
+inline hid_t native_type(float) { return H5T_NATIVE_FLOAT; }
+inline hid_t native_type(double) { return H5T_NATIVE_DOUBLE; }
 // IEEE 754 binary16, little endian; HDF5 1.10 has no name for it.
 hid_t half_type();
 hid_t string_type();  // variable-length UTF-8
@@ -151,7 +129,7 @@ class Dataset {
     require_stored(saturating_product(size, stored_size_));
     LoadBudget::require(saturating_product(size, sizeof(T)), path_.c_str());
     std::vector<T> values(size);
-    if (size > 0) read(native_type<T>(), start, count, values.data());
+    if (size > 0) read(native_type(T()), start, count, values.data());
     return values;
   }
 

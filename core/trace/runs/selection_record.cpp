@@ -6,12 +6,9 @@ namespace kvloupe::trace {
 
 const char* name_of(DenseReason reason) {
   switch (reason) {
-    case DenseReason::EmptyPast:
-      return "empty_past";
-    case DenseReason::FitsBudget:
-      return "fits_budget";
-    case DenseReason::MethodRule:
-      return "method_rule";
+    case DenseReason::EmptyPast: return "empty_past";
+    case DenseReason::FitsBudget: return "fits_budget";
+    case DenseReason::MethodRule: return "method_rule";
   }
   return "";
 }

@@ -233,12 +233,9 @@ Table table(Workspace& workspace) {
 
 const char* name_of(SweepExtent extent) {
   switch (extent) {
-    case SweepExtent::Head:
-      return "head";
-    case SweepExtent::Layer:
-      return "layer";
-    case SweepExtent::Trace:
-      return "trace";
+    case SweepExtent::Head: return "head";
+    case SweepExtent::Layer: return "layer";
+    case SweepExtent::Trace: return "trace";
   }
   fail_check("a known extent", __FILE__, __LINE__);
 }

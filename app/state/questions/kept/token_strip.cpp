@@ -110,23 +110,15 @@ TokenLook look_of(const KvMapQuestion::Answer* map, const SelectedVsTrueQuestion
       verdicts->cell.verdict[index] == KeyVerdict::Miss)
     return TokenLook::Missed;
   switch (map->map.at(row, token)) {
-    case KeyState::Kept:
-      return TokenLook::Kept;
-    case KeyState::Sink:
-      return TokenLook::Sink;
-    case KeyState::Recent:
-      return TokenLook::Recent;
-    case KeyState::Dense:
-      return TokenLook::Dense;
-    case KeyState::Current:
-      return TokenLook::Current;
-    case KeyState::Evicted:
-      return TokenLook::Evicted;
+    case KeyState::Kept: return TokenLook::Kept;
+    case KeyState::Sink: return TokenLook::Sink;
+    case KeyState::Recent: return TokenLook::Recent;
+    case KeyState::Dense: return TokenLook::Dense;
+    case KeyState::Current: return TokenLook::Current;
+    case KeyState::Evicted: return TokenLook::Evicted;
     case KeyState::Future:
-    case KeyState::Hidden:
-      return TokenLook::Future;
-    case KeyState::Dropped:
-      break;
+    case KeyState::Hidden: return TokenLook::Future;
+    case KeyState::Dropped: break;
   }
   return TokenLook::Plain;
 }

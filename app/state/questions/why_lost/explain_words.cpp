@@ -18,12 +18,9 @@ using replay::Stage;
 
 const char* words_of(trace::DenseReason reason) {
   switch (reason) {
-    case trace::DenseReason::EmptyPast:
-      return "nothing comes before the chunk";
-    case trace::DenseReason::FitsBudget:
-      return "all of the past fits the budget";
-    case trace::DenseReason::MethodRule:
-      return "the method does not choose in this layer or phase";
+    case trace::DenseReason::EmptyPast: return "nothing comes before the chunk";
+    case trace::DenseReason::FitsBudget: return "all of the past fits the budget";
+    case trace::DenseReason::MethodRule: return "the method does not choose in this layer or phase";
   }
   return "";
 }
@@ -76,8 +73,7 @@ std::string lost_text(const Place& place, const Explanation& why) {
       return "Lost at the head merge: one of the row\u2019s query heads alone would keep it.";
     case Stage::Unit:
       return fmt::format("Lost by its {}: single keys by true mass would keep it.", unit_word(why));
-    case Stage::Approximation:
-      return "Lost at the approximation: exact logits would keep it.";
+    case Stage::Approximation: return "Lost at the approximation: exact logits would keep it.";
     case Stage::Threshold:
       return fmt::format("Lost at the threshold: no query block of the row keeps its {}.",
                          unit_word(why));
@@ -109,16 +105,11 @@ std::string decided_text(const Place& place, const Explanation& why) {
 
 const char* words_of(StageMark::Sign sign) {
   switch (sign) {
-    case StageMark::Sign::Passed:
-      return "passed";
-    case StageMark::Sign::LostHere:
-      return "lost here";
-    case StageMark::Sign::WouldKeepToo:
-      return "would keep it too";
-    case StageMark::Sign::NotAsked:
-      return "not asked";
-    case StageMark::Sign::Looking:
-      return "looking";
+    case StageMark::Sign::Passed: return "passed";
+    case StageMark::Sign::LostHere: return "lost here";
+    case StageMark::Sign::WouldKeepToo: return "would keep it too";
+    case StageMark::Sign::NotAsked: return "not asked";
+    case StageMark::Sign::Looking: return "looking";
   }
   return "";
 }
@@ -221,18 +212,12 @@ std::string disagreement(const ExplainQuestion& question, const Explanation& why
 std::string words_of(replay::KeyLife::State state, bool dense) {
   using State = replay::KeyLife::State;
   switch (state) {
-    case State::Unborn:
-      return "not yet there";
-    case State::Own:
-      return "of the chunk itself";
-    case State::Kept:
-      return dense ? "kept: everything is" : "kept";
-    case State::Lost:
-      return "lost";
-    case State::Evicted:
-      return "evicted before";
-    case State::Hidden:
-      return "hidden by the layer\u2019s window";
+    case State::Unborn: return "not yet there";
+    case State::Own: return "of the chunk itself";
+    case State::Kept: return dense ? "kept: everything is" : "kept";
+    case State::Lost: return "lost";
+    case State::Evicted: return "evicted before";
+    case State::Hidden: return "hidden by the layer\u2019s window";
   }
   return "";
 }
