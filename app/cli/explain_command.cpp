@@ -226,7 +226,7 @@ std::vector<int> chunks_of_span(const ExplainArguments& arguments, const trace::
   const trace::TokenSpan* const question = replay::question_of(info);
   if (question == nullptr) return {};
   std::vector<int> chunks;
-  for (int chunk = std::max(0, info.chunk_of_token(question->begin));
+  for (int chunk = info.chunk_of_token(question->begin);
        chunk < static_cast<int>(info.chunks.size()); ++chunk)
     chunks.push_back(chunk);
   return chunks;

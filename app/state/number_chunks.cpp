@@ -50,7 +50,7 @@ NumberChunks number_chunks(const NumberScope& scope, const Place& place, Kind ow
   if (scope.kind == Kind::Own) chunks = {own, false, {}};
   if (const auto* question = replay::question_of(info);
       chunks.kind == Kind::Question && question != nullptr)
-    chunks.range = {std::max(0, info.chunk_of_token(question->begin)), last_chunk(info)};
+    chunks.range = {info.chunk_of_token(question->begin), last_chunk(info)};
   else if (chunks.kind == Kind::Chunk)
     chunks.range = {place.chunk, place.chunk};
   else if (chunks.kind == Kind::Range)
@@ -96,7 +96,7 @@ replay::Counted counted_in(const NumberChunks& chunks,
 void check_scope(const NumberScope& scope, const trace::TraceInfo& info) {
   if (scope.kind == Kind::Question && replay::question_of(info) == nullptr)
     throw input_error("numbers from the question on cannot be shown",
-                      "the trace has no span called question",
+                      "the trace has no span called question, or ends before it",
                       "choose all, chunk, or chunks such as 12-15");
   if (scope.kind == Kind::Range && scope.last > last_chunk(info))
     throw input_error(fmt::format("numbers over chunk {} cannot be shown", scope.last),

@@ -52,11 +52,14 @@ constexpr Pace pace_of() {
   if constexpr (requires { Q::kPace; }) return Q::kPace;
   return Pace::Urgent;
 }
+// What selects anew does so in a whole layer; what only looks at a place does not wait behind it.
 template <Question Q>
 Lane lane_of(const Q& question) {
   if constexpr (requires { question.lane(); }) return question.lane();
   if constexpr (requires { Q::kLane; }) return Q::kLane;
-  return Lane::Compute;
+  if constexpr (requires { question.selects(); })
+    if (question.selects()) return Lane::Whole;
+  return pace_of<Q>() == Pace::Patient ? Lane::Whole : Lane::Compute;
 }
 // What only reads needs no engine (core/base/engine_library.h): it is shown before Torch is loaded,
 // and nothing that Torch computes holds it up.

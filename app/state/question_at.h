@@ -75,6 +75,7 @@ struct OfMethod {
     return key_of_members(place.key(kParts), method, added...);
   }
   std::string obstacle() const { return missing(place, method); }
+  bool selects() const { return !method.recorded(); }
 };
 
 // By selecting anew, also where the method was recorded: for both the answer is the same.
@@ -84,12 +85,13 @@ struct OfMethodAnew : OfMethod<kParts> {
   std::string key(const Added&... added) const {
     return key_of_members(this->place.key(kParts), this->method.text, added...);
   }
+  bool selects() const { return true; }
 };
 
 // By the sets of a run: where it is recorded they are only read.
 template <PlaceParts kParts>
 struct OfRun : OfMethod<kParts> {
-  Lane lane() const { return this->method.recorded() ? Lane::TraceIo : Lane::Compute; }
+  Lane lane() const { return this->method.recorded() ? Lane::TraceIo : Lane::Whole; }
   std::string title() const {
     return title_of_run(this->method, (kParts & At::Layer) != 0
                                           ? "layer " + std::to_string(this->place.layer)
@@ -104,6 +106,7 @@ struct OfTwoMethods {
 
   std::string key() const { return key_of_members(place.key(kParts), a, b); }
   std::string obstacle() const { return missing(place, a, b); }
+  bool selects() const { return !a.recorded() || !b.recorded(); }
 };
 
 }  // namespace kvloupe::state

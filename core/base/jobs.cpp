@@ -15,7 +15,7 @@
 namespace kvloupe {
 namespace {
 
-constexpr int kNumLanes = 3;
+constexpr int kNumLanes = 4;
 constexpr int kTimingLane = static_cast<int>(Lane::Timing);
 
 struct Job {

@@ -18,6 +18,7 @@ namespace kvloupe {
 enum class Lane {
   TraceIo,  // one thread: HDF5 serialises anyway
   Compute,  // one thread: Torch parallelises inside a job
+  Whole,    // the same for what takes seconds to minutes: Compute need not wait behind it
   Timing,   // one thread; while a timing job runs no other lane starts a job
 };
 

@@ -6,7 +6,7 @@ namespace kvloupe::replay {
 
 const trace::TokenSpan* question_of(const trace::TraceInfo& info) {
   for (const trace::TokenSpan& span : info.spans)
-    if (span.name == "question") return &span;
+    if (span.name == "question" && span.begin < info.num_tokens) return &span;
   return nullptr;
 }
 

@@ -18,7 +18,7 @@ struct WatchedKeys {
   KeySpan keys;
   std::int32_t from = 0;
 };
-// Of the trace, where its tokens ask for something; null: none is called so.
+// Of the trace, where its tokens ask for something; null: none is called so, or the trace ends before.
 const trace::TokenSpan* question_of(const trace::TraceInfo& info);
 // From the question on where the trace has a span of that name: what a method keeps of a needle before
 // anybody asks for it hides what is left when the question comes.

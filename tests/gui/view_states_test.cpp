@@ -40,7 +40,7 @@ TEST_F(ViewStates, EmptyWithoutATrace) {
 }
 
 TEST_F(ViewStates, LoadingWhileTheTraceIsOpened) {
-  test::HeldLane held(workspace, Lane::TraceIo);
+  test::HeldLane held(workspace, {Lane::TraceIo});
   workspace.traces.open(trace_file());
   for (const ViewInfo& view : views()) {
     const auto panel = panels::make_panel(view.id);
@@ -56,7 +56,7 @@ TEST_F(ViewStates, LoadingWhileAnswersAreComputed) {
       workspace.traces.reload_active();
       test::settle(workspace);
       const auto panel = panels::make_panel(view.id);
-      test::HeldLane held(workspace), held_reading(workspace, Lane::TraceIo);
+      test::HeldLane held(workspace), held_reading(workspace, {Lane::TraceIo});
       EXPECT_GT(draw(*panel, false), 4U) << view.id;
       EXPECT_FALSE(view.problem(workspace).empty()) << view.id;
       EXPECT_GT(draw(*panel, false, false), 4U) << view.id;

@@ -7,12 +7,9 @@
 #include "core/base/units.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
+#include "tests/gui/workspace_steps.h"
 
 #include <fmt/format.h>
-
-#include <atomic>
-#include <chrono>
-#include <thread>
 
 namespace kvloupe {
 namespace {
@@ -145,22 +142,14 @@ TEST_F(WindowInspectorTest, WhatAnotherMethodDidGoesAtOnce) {
   ASSERT_EQ(first.state, state::ResultState::Ready);
   const std::string budget =
       button(*first, fmt::format("a budget of {} tokens", *first->needed_budget));
-  std::atomic<bool> go_on = false;
-  workspace().answers.jobs().submit<int>(
-      Lane::Compute, "held", "Holding the lane",
-      [&](const WorkContext& context) {
-        while (!go_on && !context.cancel.cancelled())
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        return std::make_shared<const int>(0);
-      },
-      {}, {});
+  test::HeldLane held(workspace());
   workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=100");
   frames(3);
   bool there = true, grid = true;
   drive("too early", [&](ImGuiTestContext* ctx) {
     there = ctx->ItemExists(budget.c_str());
     grid = ctx->ItemExists(in("miss_inspector", "/**/###fates").c_str());
-    go_on = true;
+    held.release();
   });
   EXPECT_FALSE(there);
   EXPECT_FALSE(grid);

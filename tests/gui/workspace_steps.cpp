@@ -27,15 +27,15 @@ std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& 
   return problem;
 }
 
-HeldLane::HeldLane(state::Workspace& workspace, Lane lane) {
-  workspace.answers.jobs().submit<int>(lane, "held lane " + std::to_string(static_cast<int>(lane)),
-                                       "Holding the lane",
-                                       [released = released_](const WorkContext& context) {
-                                         while (!*released && !context.cancel.cancelled())
-                                           std::this_thread::sleep_for(1ms);
-                                         return std::make_shared<const int>(0);
-                                       },
-                                       {}, {});
+HeldLane::HeldLane(state::Workspace& workspace, const std::vector<Lane>& lanes) {
+  for (const Lane lane : lanes)
+    workspace.answers.jobs().submit<int>(
+        lane, "held lane " + std::to_string(static_cast<int>(lane)), "Holding the lane",
+        [released = released_](const WorkContext& context) {
+          while (!*released && !context.cancel.cancelled()) std::this_thread::sleep_for(1ms);
+          return std::make_shared<const int>(0);
+        },
+        {}, {});
 }
 
 HeldLane::~HeldLane() { release(); }

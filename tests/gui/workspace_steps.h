@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace kvloupe::test {
 
@@ -28,11 +29,12 @@ state::Result<Q> answer(state::Workspace& workspace, const Q& question) {
 // Asks for all that the view needs until it stands; "" when there is something to draw.
 std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view);
 
-// Keeps a lane of the workspace busy until it is released: what is asked meanwhile stays under way.
+// Keeps lanes of the workspace busy until they are released: what is asked meanwhile stays under way.
 // It must go before the workspace.
 class HeldLane {
  public:
-  explicit HeldLane(state::Workspace& workspace, Lane lane = Lane::Compute);
+  explicit HeldLane(state::Workspace& workspace,
+                    const std::vector<Lane>& lanes = {Lane::Compute, Lane::Whole});
   ~HeldLane();
   HeldLane(const HeldLane&) = delete;
   HeldLane& operator=(const HeldLane&) = delete;

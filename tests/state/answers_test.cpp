@@ -226,6 +226,24 @@ TEST_F(AnswersTest, PatientOnesWaitUntilNothingElseRuns) {
   EXPECT_EQ(*answers.ask(Patient{{2, &script}}), 2);
 }
 
+// Minutes of selecting, on a long trace, hold nothing up that is of the place alone.
+TEST_F(AnswersTest, WhatTakesLongHasALaneOfItsOwn) {
+  script.wait = true;
+  answers.begin_frame();
+  answers.ask(Patient{{1, &script}});
+  wait_for([&] { return script.begun == 1; });
+  Script other;
+  const Number quick{2, &other};
+  for (int frame = 0; frame < 2000 && !answers.ask(quick); ++frame) {
+    answers.begin_frame();
+    answers.ask(Patient{{1, &script}});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(*answers.ask(quick), 2);
+  EXPECT_TRUE(answers.busy());
+  script.wait = false;
+}
+
 TEST_F(AnswersTest, MeasurementsBeginByHandAndKeepWhatTheyHaveWhenStopped) {
   const Measurement question{{5, &script}};
   EXPECT_EQ(answers.ask(question).state, ResultState::Empty);

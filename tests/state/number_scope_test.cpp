@@ -8,6 +8,7 @@
 #include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "core/replay/span_kept.h"
 #include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
 
@@ -53,6 +54,16 @@ TEST_F(NumberScopes, MeansChunksAtThePlace) {
   EXPECT_EQ(words_of(chunks("2-4"), place().info()), "chunks 2 to 4");
   EXPECT_EQ(words_of(chunks("chunk"), place().info()), "chunk 3");
   EXPECT_EQ(words_of(chunks("all"), place().info()), "all chunks");
+}
+
+// Of a capture that stopped, or still runs: nobody has asked yet.
+TEST_F(NumberScopes, AQuestionBeyondTheEndIsNone) {
+  open();
+  trace::TraceInfo info = place().info();
+  EXPECT_NE(replay::question_of(info), nullptr);
+  info.num_tokens = replay::question_of(info)->begin;
+  EXPECT_EQ(replay::question_of(info), nullptr);
+  EXPECT_THROW(state::check_scope(state::parse_number_scope("question"), info), Error);
 }
 
 TEST_F(NumberScopes, ChunksThatTheTraceLacksAreRefused) {

@@ -241,11 +241,11 @@ TEST_F(Traces, ClosedTakeTheirAnswersAndTheirWorkAlong) {
   ASSERT_TRUE(answer_to(question));
   EXPECT_GT(workspace.memory->held(MemoryPart::Answers), 0U);
   {
-    const test::HeldLane computing(workspace), reading(workspace, Lane::TraceIo);
+    const test::HeldLane computing(workspace), reading(workspace, {Lane::TraceIo});
     workspace.ask(state::RecallQuestion{place(), workspace.method(Slot::B)});
     workspace.ask(state::KvMapQuestion{place(), workspace.method(Slot::B)});
     workspace.traces.close_active();
-    EXPECT_EQ(workspace.answers.jobs().status().size(), 2U) << "only the held lanes work on";
+    EXPECT_EQ(workspace.answers.jobs().status().size(), 3U) << "only the held lanes work on";
   }
   test::settle(workspace);
   EXPECT_EQ(workspace.memory->held(MemoryPart::Answers), 0U);

@@ -50,6 +50,31 @@ double quantile_of(std::vector<double> values, double share) {
   return quantile(values, share);
 }
 
+// What is not on screen yet, and why; empty: all is.
+std::string missing_of(state::Workspace& workspace, const PanelHost& panels) {
+  const state::Place place = workspace.place();
+  if (place.empty()) return "no place was shown";
+  for (const char* view : {"kv_map", "token_strip"})
+    if (!panels.visible(view)) return fmt::format("{} was not in front", view);
+  const auto why = [](const char* view, const auto& result) {
+    if (result) return std::string();
+    const std::string problem = state::problem_of(result);
+    return fmt::format("{} had no answer{}{}", view, problem.empty() ? "" : ": ", problem);
+  };
+  const std::string map =
+      why("kv_map", workspace.ask(state::KvMapQuestion{place, workspace.method()}));
+  return map.empty() ? why("attention_map", workspace.ask(state::AttentionRowsQuestion{place}))
+                     : map;
+}
+
+// What holds it up.
+std::string running_of(const state::Answers& answers) {
+  std::string text;
+  for (const JobStatus& job : answers.jobs().status())
+    if (job.running) text += fmt::format("; {} {}", job.title, job.stage);
+  return text;
+}
+
 }  // namespace
 
 FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOptions& options) {
@@ -69,26 +94,27 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   explorer.panels().show("kv_map");
 
   const Clock::time_point start = Clock::now();
+  std::string said = "it was not opened";
+  workspace.traces.on_message = [&said](const std::string& text, bool) { said = text; };
   workspace.traces.open(trace);
   for (;;) {
     draw();
     const state::TraceTab* tab = workspace.traces.active();
     if (tab == nullptr || tab->state == state::ResultState::Error)
       throw input_error(fmt::format("{} cannot be shown", trace),
-                        tab != nullptr ? tab->error : "it was not opened", "see kvloupe validate");
+                        tab != nullptr ? tab->error : said, "see kvloupe validate");
     // Asking is what a panel does: the three are on screen when all are answered and a frame has
     // passed.
-    const auto& place = workspace.place();
-    if (!place.empty() && explorer.panels().visible("kv_map") &&
-        explorer.panels().visible("token_strip") &&
-        workspace.ask(state::KvMapQuestion{place, workspace.method()}) &&
-        workspace.ask(state::AttentionRowsQuestion{place})) {
+    const std::string missing = missing_of(workspace, explorer.panels());
+    if (missing.empty()) {
       explorer.panels().show("attention_map");
       draw();
       break;
     }
     if (seconds_since(start) > kMostSecondsToOpen)
-      throw input_error("the trace did not appear", fmt::format("{} s passed", kMostSecondsToOpen),
+      throw input_error("the trace did not appear",
+                        fmt::format("after {} s {}{}", kMostSecondsToOpen, missing,
+                                    running_of(workspace.answers)),
                         "try a smaller one");
   }
   report.open_s = seconds_since(start);

@@ -422,7 +422,7 @@ void RunsWindow::save(state::Workspace& workspace, const MethodChoice& method) {
   const std::string path = workspace.traces.ready()->path;
   const std::vector<std::string> arguments{"select", path, "--method", method.text, "--save"};
   workspace.answers.jobs().submit<std::string>(
-      Lane::Compute, "save run", fmt::format("Saving {}", state::short_label(method)),
+      Lane::Whole, "save run", fmt::format("Saving {}", state::short_label(method)),
       [run = run_command, arguments](const WorkContext&) {
         return std::make_shared<const std::string>(run(arguments));
       },

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -307,7 +308,9 @@ bool launch(Extent grid, Extent block, std::size_t shared_bytes,
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   if (blocks == 0 || threads == 0 || threads > kMostThreads || shared_bytes > kMostSharedMemory)
     return false;
-  KVLOUPE_CHECK(running == nullptr);
+  // One at a time, from whatever thread: what runs and what was seen is one state.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   ++launches;
   Block one(grid, block, shared_bytes, body);
   running = &one;

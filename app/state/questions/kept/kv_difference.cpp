@@ -28,9 +28,7 @@ KvDifferenceQuestion kv_difference_question(const Workspace& workspace) {
 }
 
 Lane KvDifferenceQuestion::lane() const {
-  const bool reads = KvMapQuestion{place, a}.lane() == Lane::TraceIo &&
-                     KvMapQuestion{place, b}.lane() == Lane::TraceIo;
-  return reads ? Lane::TraceIo : Lane::Compute;
+  return selects() ? Lane::Whole : Lane::TraceIo;
 }
 
 KvDifferenceQuestion::Answer KvDifferenceQuestion::work(Steps& steps) const {
