@@ -163,7 +163,8 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
     ImGui::BeginDisabled(!possible);
     if (choice_ui(words, scope.kind == kind)) workspace.cursor.set_numbers(choice);
     ImGui::EndDisabled();
-    if (!possible && is_explained()) widgets::tooltip("The trace has no span called question, or ends before it.");
+    if (!possible && is_explained())
+      widgets::tooltip("The trace has no span called question, or ends before it.");
     if (kind == Kind::Own && is_explained())
       widgets::tooltip("The overview: this chunk. Runs, compare and sweep: all chunks.");
   }

@@ -27,9 +27,7 @@ KvDifferenceQuestion kv_difference_question(const Workspace& workspace) {
   return {workspace.place(), workspace.method(Slot::A), workspace.method(Slot::B)};
 }
 
-Lane KvDifferenceQuestion::lane() const {
-  return selects() ? Lane::Whole : Lane::TraceIo;
-}
+Lane KvDifferenceQuestion::lane() const { return selects() ? Lane::Whole : Lane::TraceIo; }
 
 KvDifferenceQuestion::Answer KvDifferenceQuestion::work(Steps& steps) const {
   const auto map_a = steps.need(KvMapQuestion{place, a});
