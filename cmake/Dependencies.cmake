@@ -1,6 +1,6 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
 #   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d imgui_test_engine hdf5 llama
-#   from Debian: utf8proc pcre2 epoxy egl hwy, and under their own names fmt::fmt CLI11::CLI11
+#   from Debian: utf8proc pcre2 epoxy egl hwy md4c, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "KVLOUPE_[A-Z0-9]+_DIR=[^\n]+" paths "${paths}")
@@ -75,6 +75,7 @@ kvloupe_debian_library(epoxy HEADER epoxy/egl.h LIBRARY epoxy)
 kvloupe_debian_library(egl HEADER EGL/egl.h LIBRARY EGL)
 kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
 kvloupe_debian_library(pcre2 HEADER pcre2.h LIBRARY pcre2-8)
+kvloupe_debian_library(md4c HEADER md4c.h LIBRARY md4c)
 kvloupe_debian_library(x11 HEADER X11/Xlib.h LIBRARY X11)
 
 # --- HDF5, a prebuilt archive whose names stay inside the library that links it --------------------------------------

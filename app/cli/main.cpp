@@ -79,7 +79,16 @@ int open_window(const ProgramArguments& arguments) {
                       "write kvloupe T.h5 --goto layer=3,chunk=12");
   for (const std::string& name : arguments.traces) refuse_unknown_subcommand(name);
   shell::WindowOptions window;
-  window.traces = arguments.traces;
+  for (const std::string& name : arguments.traces) {
+    const bool is_tour = std::filesystem::path(name).extension() == ".md";
+    if (is_tour && !window.tour.empty())
+      throw usage_error("two tours are named", "the window leads through one at a time",
+                        "leave one out");
+    if (is_tour)
+      window.tour = name;
+    else
+      window.traces.push_back(name);
+  }
   if (!arguments.go_to.empty()) window.at = state::parse_link(arguments.go_to);
   if (window.at && !window.at->view.empty()) state::view_named(window.at->view);
   window.memory = arguments.global.memory;
@@ -99,7 +108,7 @@ Command program_command(ProgramArguments& arguments) {
   program.option("--config-dir", &arguments.config_dir,
                  "folder for settings instead of the XDG one");
   program.option("--quiet", &arguments.quiet, "no progress and no messages but errors");
-  program.option("traces", &arguments.traces, "trace files to open in the window");
+  program.option("traces", &arguments.traces, "trace files to open in the window, or a tour (.md)");
   program.option("--goto", &arguments.go_to,
                  "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies as "
                  "the command that opens it");

@@ -1,5 +1,7 @@
 // `kvloupe validate`: is this trace sound?
 #include "app/cli/commands.h"
+#include "app/state/tour.h"
+#include "app/widgets/markdown.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -16,6 +18,17 @@
 
 namespace kvloupe::cli {
 namespace {
+
+void validate_tour(const std::string& path) {
+  const state::Tour tour = state::load_tour(path);
+  for (const state::TourPage& page : tour.pages)
+    if (const std::string problem = widgets::problem_in_markdown(page.body); !problem.empty())
+      throw input_error(
+          fmt::format("the page '{}' of {} is not sound", printable(page.title), printable(path)),
+          problem, "see docs/tours.md");
+  trace::TraceReader{tour.trace.string()};
+  results::print("{}: sound\n{} pages\n", printable(path), tour.pages.size());
+}
 
 void validate(const std::string& path) {
   // A path that leads to no file is no defect of a trace: the reader says what is wrong with it.
@@ -59,13 +72,15 @@ void repair(const RepairArguments& arguments) {
 
 Command validate_command(const GlobalOptions&) {
   auto given = std::make_shared<RepairArguments>();
-  Command command("validate", "check a trace thoroughly");
-  command.option("trace", &given->trace, "the trace file").required();
+  Command command("validate", "check a trace thoroughly, or a tour");
+  command.option("trace", &given->trace, "the trace file, or the tour (.md)").required();
   command.option("--repair", &given->copy,
                  "write a clean copy of what is sound in it to this file");
   command.option("--force", &given->force, "the copy may replace a file").only_with("--repair");
   command.run = [given](const Given&) {
-    if (given->copy.empty()) {
+    if (given->copy.empty() && std::filesystem::path(given->trace).extension() == ".md") {
+      validate_tour(given->trace);
+    } else if (given->copy.empty()) {
       validate(given->trace);
     } else {
       repair(*given);

@@ -28,6 +28,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       recent_(load_recent_files()),
       steps_(workspace),
       panels_(workspace, messages_, steps_),
+      tour_(workspace, panels_, messages_),
       runs_(messages_),
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
@@ -163,11 +164,13 @@ void Explorer::draw_all() {
   dropped_.tick();
   keyboard();
   transport_.tick(workspace_);
+  tour_.tick();
   menu_ui();
   if (!workspace_.traces.tabs().empty()) transport_.draw(workspace_, gui_.palette());
   status_ui();
   if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
   if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
+  tour_.draw(gui_.palette());
   panels_.draw(gui_);
   if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(

@@ -6,6 +6,7 @@
 #include "app/figure/gui_context.h"
 #include "app/shell/bars/rail.h"
 #include "app/shell/bars/text_line.h"
+#include "app/shell/bars/tour_column.h"
 #include "app/shell/bars/transport.h"
 #include "app/shell/commands/command_list.h"
 #include "app/shell/frame/desktop_theme.h"
@@ -69,6 +70,7 @@ class Explorer {
   const Rail& rail() const { return rail_; }
   const TextLine& text_line() const { return text_line_; }
   Layouts& layouts() { return layouts_; }
+  TourColumn& tour() { return tour_; }
 
  private:
   void draw_all();
@@ -120,6 +122,7 @@ class Explorer {
   Transport transport_;
   Rail rail_;
   TextLine text_line_;
+  TourColumn tour_;
   RunsWindow runs_;
   NotesWindow notes_;
   MemoryCharge glyphs_;

@@ -11,6 +11,8 @@
 namespace kvloupe::shell {
 namespace {
 
+constexpr const char* kFirstTour = KVLOUPE_SOURCE_DIR "/assets/tours/first.md";
+
 // Adds commands to one menu, with the condition that they share.
 class Adder {
  public:
@@ -219,6 +221,9 @@ void Explorer::add_help_commands() {
   add("shortcuts", "Shortcuts", {ImGuiKey_F1, ImGuiMod_Shift | ImGuiKey_Slash},
       [this] { sheet_.open(); });
   add("colors", "Colours", {}, [this] { colors_.open(); });
+  add("tour", "Guided tour", {}, [this] { tour_.open(kFirstTour); });
+  Adder(commands_, "Help", [this] { return tour_.is_open(); })("tour.close", "End the tour", {},
+                                                               [this] { tour_.close(); });
 }
 
 bool Explorer::run_command(const std::string& id) {

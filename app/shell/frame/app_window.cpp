@@ -126,13 +126,16 @@ AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
     if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.data(), layout.size());
   }
   impl_->workspace->answers.jobs().set_wake([] { glfwPostEmptyEvent(); });
-  const std::vector<std::string>& traces = impl_->options.window.traces;
+  std::vector<std::string> traces = impl_->options.window.traces;
+  const std::string& tour = impl_->options.window.tour;
+  if (!tour.empty()) traces.push_back(state::load_tour(tour).trace.string());
   const std::optional<state::ViewState>& at = impl_->options.window.at;
   if (impl_->options.remember)
     impl_->saver = std::make_unique<SessionSaver>(*impl_->workspace, *impl_->explorer, traces, at);
   else
     for (const std::string& path : traces) impl_->workspace->traces.open(path, at);
   if (at && !at->view.empty()) impl_->explorer->panels().show(at->view);
+  if (!tour.empty()) impl_->explorer->tour().open(tour);
 }
 
 AppWindow::~AppWindow() = default;

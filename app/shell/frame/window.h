@@ -15,6 +15,7 @@ namespace kvloupe::shell {
 
 struct WindowOptions {
   std::vector<std::string> traces;
+  std::string tour;                    // a file to open; empty: none
   std::optional<state::ViewState> at;  // what they are opened at; nothing: where they were left
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   std::function<void()> start_engine;  // that of state::Answers

@@ -1,0 +1,164 @@
+#include "app/shell/bars/tour_column.h"
+
+#include "app/shell/frame/dock_layout.h"
+#include "app/state/token_text.h"
+#include "app/widgets/figure.h"
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <system_error>
+
+namespace kvloupe::shell {
+
+bool TourColumn::read(const std::filesystem::path& file) {
+  try {
+    tour_ = state::load_tour(file);
+  } catch (const Error& error) {
+    messages_.say(error.what(), true);
+    return false;
+  }
+  return true;
+}
+
+void TourColumn::open(const std::filesystem::path& file) {
+  if (!read(file)) return;
+  std::error_code gone;
+  saved_ = std::filesystem::last_write_time(tour_->file, gone);
+  done_.clear();
+  go(0);
+}
+
+void TourColumn::go(std::size_t page) {
+  if (!tour_) return;
+  page_ = std::min(page, tour_->pages.size() - 1);
+  set_page();
+  const state::TourPage& now = tour_->pages[page_];
+  workspace_.traces.open(tour_->trace.string(), now.at);
+  if (!now.at.view.empty()) panels_.show(now.at.view);
+}
+
+void TourColumn::step(int by) {
+  if (by < 0 ? page_ > 0 : true) go(page_ + static_cast<std::size_t>(by));
+}
+
+void TourColumn::set_page() {
+  const state::TourPage& now = tour_->pages[page_];
+  body_ = widgets::parse_markdown(now.body);
+  to_try_ = widgets::parse_markdown(now.to_try);
+  to_see_ = widgets::parse_markdown(now.to_see);
+}
+
+bool TourColumn::on_its_trace() const {
+  const state::TraceTab* tab = workspace_.traces.ready();
+  return tab != nullptr && tab->path == tour_->trace.string();
+}
+
+void TourColumn::tick() {
+  if (!tour_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ > std::chrono::seconds(1)) {
+    looked_ = now;
+    std::error_code gone;
+    const auto saved = std::filesystem::last_write_time(tour_->file, gone);
+    // A file that is not there, or not understood, leaves the tour as it was.
+    if (!gone && saved != saved_) {
+      saved_ = saved;
+      if (read(tour_->file)) go(page_);
+    }
+  }
+  if (is_done(page_) || !on_its_trace()) return;
+  const auto& goals = tour_->pages[page_].goals;
+  if (std::all_of(goals.begin(), goals.end(), [&](const state::TourGoal& goal) {
+        return (goal.view.empty() || panels_.visible(goal.view)) &&
+               state::is_reached(goal, workspace_);
+      }))
+    done_.insert(page_);
+}
+
+void TourColumn::head_ui(const widgets::Palette& palette) {
+  const std::size_t count = tour_->pages.size();
+  {
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_colored(palette.muted, fmt::format("{} of {}  {}", page_ + 1, count,
+                                                     state::readable_name(tour_->title)));
+  }
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::GetFrameHeight());
+  if (ImGui::Button("\u00D7##close tour", {ImGui::GetFrameHeight(), 0})) return close();
+  if (ImGui::IsItemHovered()) widgets::tooltip("Ends the tour; the trace stays open.");
+  // A stroke a page: done, here, to come.
+  const float gap = widgets::grid(0.25F);
+  const float width =
+      (ImGui::GetContentRegionAvail().x - gap * static_cast<float>(count - 1)) / static_cast<float>(count);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  ImVec2 at = ImGui::GetCursorScreenPos();
+  for (std::size_t i = 0; i < count; ++i) {
+    const ImVec2 to(at.x + width, at.y + widgets::grid(0.5F));
+    draw->AddRectFilled(at, to, is_done(i) ? palette.hit : palette.line, gap);
+    if (i == page_) draw->AddRect(at, to, palette.text, gap);
+    at.x = to.x + gap;
+  }
+  ImGui::Dummy({0, widgets::grid(1)});
+}
+
+void TourColumn::page_ui(const widgets::Palette& palette) {
+  const state::TourPage& now = tour_->pages[page_];
+  {
+    const widgets::FontScope title(widgets::Type::Title);
+    widgets::text_wrapped(palette.text, now.title);
+  }
+  ImGui::Dummy({0, widgets::grid(0.5F)});
+  widgets::markdown_ui(palette, body_);
+  for (const auto& [word, blocks] : {std::pair{"Try", &to_try_}, {"See", &to_see_}}) {
+    if (blocks->empty()) continue;
+    {
+      const widgets::FontScope strong(widgets::Type::Strong);
+      widgets::text_colored(palette.accent, word);
+    }
+    widgets::markdown_ui(palette, *blocks);
+  }
+  if (now.goals.empty()) return;
+  widgets::text_colored(is_done(page_) ? palette.hit : palette.muted,
+                        is_done(page_) ? "\u2713 Done" : "Not done yet");
+}
+
+void TourColumn::foot_ui(const widgets::Palette& palette) {
+  ImGui::Separator();
+  ImGui::BeginDisabled(page_ == 0);
+  if (ImGui::Button("Back")) step(-1);
+  ImGui::EndDisabled();
+  ImGui::SameLine();
+  if (ImGui::Button("Show again")) go(page_);
+  if (ImGui::IsItemHovered()) widgets::tooltip("The window as this page asks for it.");
+  const bool last = page_ + 1 == tour_->pages.size();
+  ImGui::SameLine();
+  ImGui::BeginDisabled(last);
+  if (is_done(page_)) ImGui::PushStyleColor(ImGuiCol_Button, palette.accent);
+  const bool colored = is_done(page_);
+  if (ImGui::Button("Next", {ImGui::GetContentRegionAvail().x, 0})) step(1);
+  if (colored) ImGui::PopStyleColor();
+  ImGui::EndDisabled();
+}
+
+void TourColumn::draw(const widgets::Palette& palette) {
+  if (!tour_) return;
+  const float width = widgets::em(window_is_narrow() ? 18.0F : 24.0F);
+  constexpr ImGuiWindowFlags kFlags =
+      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoScrollbar;
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, palette.panel);
+  if (ImGui::BeginViewportSideBar("###tour", ImGui::GetMainViewport(), ImGuiDir_Left, width, kFlags)) {
+    head_ui(palette);
+    if (tour_) {
+      const float foot = ImGui::GetFrameHeightWithSpacing() + widgets::grid(1);
+      if (ImGui::BeginChild("page", {0, -foot})) page_ui(palette);
+      ImGui::EndChild();
+      foot_ui(palette);
+    }
+  }
+  ImGui::End();
+  ImGui::PopStyleColor();
+}
+
+}  // namespace kvloupe::shell

@@ -1,0 +1,59 @@
+// The column of a tour, left of the workspace: one page, what to try, and whether it is done. The window
+// beside it is the live one, as the page asks for it.
+#pragma once
+
+#include "app/shell/frame/panel_host.h"
+#include "app/shell/windows/messages.h"
+#include "app/state/tour.h"
+#include "app/state/workspace.h"
+#include "app/widgets/markdown.h"
+#include "app/widgets/palette.h"
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace kvloupe::shell {
+
+class TourColumn {
+ public:
+  TourColumn(state::Workspace& workspace, PanelHost& panels, Messages& messages)
+      : workspace_(workspace), panels_(panels), messages_(messages) {}
+
+  // Shows its first page; what cannot be read is told.
+  void open(const std::filesystem::path& file);
+  void close() { tour_.reset(); }
+  bool is_open() const { return tour_.has_value(); }
+  void go(std::size_t page);
+  void step(int by);
+  std::size_t page() const { return page_; }
+  bool is_done(std::size_t page) const { return done_.count(page) > 0; }
+  const std::optional<state::Tour>& tour() const { return tour_; }
+
+  // Once a frame: reads a file that was saved, and sees whether the page is done.
+  void tick();
+  void draw(const widgets::Palette& palette);
+
+ private:
+  bool read(const std::filesystem::path& file);
+  bool on_its_trace() const;
+  void set_page();
+  void head_ui(const widgets::Palette& palette);
+  void page_ui(const widgets::Palette& palette);
+  void foot_ui(const widgets::Palette& palette);
+
+  state::Workspace& workspace_;
+  PanelHost& panels_;
+  Messages& messages_;
+  std::optional<state::Tour> tour_;
+  std::size_t page_ = 0;
+  std::set<std::size_t> done_;
+  std::vector<widgets::MarkdownBlock> body_, to_try_, to_see_;
+  std::filesystem::file_time_type saved_;
+  std::chrono::steady_clock::time_point looked_;
+};
+
+}  // namespace kvloupe::shell
