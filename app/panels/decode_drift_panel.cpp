@@ -36,8 +36,16 @@ class DecodeDriftPanel final : public Panel {
     const Drifts result =
         shown_.ask(context.workspace, DecodeDriftQuestion{context.workspace.place()});
     head_ui(context, result);
+    if (!context.figure && !result.question.place.info().has_losses) {
+      widgets::text_wrapped(context.palette.muted,
+                            "This trace holds no losses. A closed loop that is captured with its "
+                            "drift has them, beside the dense model's.");
+      capture_button_ui(context);
+      return;
+    }
     if (!ready_ui(context, result, "Reading the losses")) return;
-    widgets::text_wrapped(context.palette.text, finding_of(*result));
+    widgets::text_wrapped(context.palette.text, finding_of(*result, context.figure));
+    if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (!result->against_dense()) {
@@ -55,8 +63,11 @@ class DecodeDriftPanel final : public Panel {
     ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, context.figure ? half : 0}, grow,
                       flags);
     const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
+    // Below each other one token lies at one place.
+    const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
     losses_ui(context, result, context.figure ? half / 2 : each);
     distances_ui(context, result, context.figure ? -1 : each);
+    if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
     ImGui::BeginChild("model", {0, 0}, grow, flags);
@@ -97,12 +108,16 @@ class DecodeDriftPanel final : public Panel {
         chips);
   }
 
-  static std::string finding_of(const DecodeDrift& drift) {
+  static void capture_button_ui(DrawContext& context) {
+    if (ImGui::Button("Capture a closed loop and its drift\u2026"))
+      context.workspace.wanted_command = "capture.drift";
+  }
+
+  static std::string finding_of(const DecodeDrift& drift, bool figure) {
     if (!drift.against_dense())
-      return fmt::format(
-          "Mean loss {:.3f} nat. This trace has no closed loop to compare: capture with "
-          "--closed-loop SPEC --drift.",
-          drift.mean_nll());
+      return fmt::format("Mean loss {:.3f} nat. This trace has no closed loop to compare{}.",
+                         drift.mean_nll(),
+                         figure ? ": capture with --closed-loop SPEC --drift" : "");
     std::string text = fmt::format(
         "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; "
         "the "
