@@ -53,24 +53,27 @@ class DecodeDriftPanel final : public Panel {
       return;
     }
     const bool wide = room.x > widgets::em(56);
-    const float half = wide ? room.y : room.y * 0.5F;
-    const float height = plots_height(context, half);
-    // In a figure the answers take what is left; in the window all of both scrolls together.
+    // Below each other a figure's plots leave room for the answers.
+    const float half = wide ? room.y : room.y * (context.figure ? 0.4F : 0.5F);
+    // A wide figure is filled; else the parts are as high as they need, and the window scrolls, the page of
+    // a figure grows.
+    const bool fills = context.figure && wide;
+    float height = plots_height(context, half);
+    if (!fills)
+      height = std::max(height, 2 * (least_plot_height() + ImGui::GetTextLineHeightWithSpacing()));
     const ImGuiWindowFlags flags =
         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None;
-    const ImGuiChildFlags grow =
-        context.figure ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY;
-    ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, context.figure ? half : 0}, grow,
-                      flags);
+    ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, fills ? half : 0},
+                      fills ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY, flags);
     const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
     // Below each other one token lies at one place.
     const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
-    losses_ui(context, result, context.figure ? half / 2 : each);
-    distances_ui(context, result, context.figure ? -1 : each);
+    losses_ui(context, result, fills ? half / 2 : each);
+    distances_ui(context, result, fills ? -1 : each);
     if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
-    ImGui::BeginChild("model", {0, 0}, grow, flags);
+    ImGui::BeginChild("model", {0, 0}, ImGuiChildFlags_AutoResizeY, flags);
     matrix_ui(context, result, height);
     answers_ui(context, *result);
     ImGui::EndChild();
