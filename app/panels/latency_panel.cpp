@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace kvloupe::panels {
 namespace {
@@ -200,7 +201,8 @@ class LatencyPanel final : public Panel {
       text += ", measuring";
     else if (!r.finished)
       text += ", stopped early";
-    const widgets::FontScope small(widgets::Type::Caption);
+    std::optional<widgets::FontScope> small;
+    if (!context.figure) small.emplace(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
                           fmt::format("dense: the fastest form, here {}. Attention over what was "
