@@ -124,13 +124,14 @@ void export_shown(state::Workspace& workspace, const ExportRequest& request,
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request,
                 const CancelToken& cancel) {
-  constexpr int kMostTimesHigher = 4;
+  constexpr int kMostTimesHigher = 4, kMostDraws = 3;
   constexpr float kRounding = 2;  // pixels of nothing
   const state::PictureForm& form = request.what.picture;
   settle(workspace, *state::find_view(request.what.view), cancel);
-  // What does not fit the height asked for is drawn once more, on a page that is as high as it needs.
+  // What does not fit the height asked for is drawn again, on a page that is as high as it needs: some
+  // parts take a share of what it grows by.
   int height = form.height, most = 0;
-  for (;;) {
+  for (int draws = 1;; ++draws) {
     HeadlessRenderer renderer(form.width, height, static_cast<float>(form.scale));
     // It goes before the renderer: it holds textures.
     const auto panel = panels::make_panel(request.what.view);
@@ -138,7 +139,7 @@ Image draw_view(state::Workspace& workspace, const ExportRequest& request,
     if (most == 0) most = std::min(kMostTimesHigher * form.height, renderer.most_height());
     const int wanted = std::min(most, height + static_cast<int>(std::ceil(below)));
     const bool cut = below > kRounding && wanted > height;
-    if (!cut || height > form.height) return renderer.read();
+    if (!cut || draws == kMostDraws) return renderer.read();
     height = wanted;
   }
 }
