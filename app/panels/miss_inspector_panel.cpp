@@ -220,9 +220,7 @@ class MissInspectorPanel final : public Panel {
     const float width = ImGui::GetContentRegionAvail().x;
     const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
     const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
-    const float least_plot = context.figure ? 8 : 11;
-    const float plot =
-        std::clamp(room - fates - lists - gap, widgets::em(least_plot), widgets::em(17));
+    const float plot = std::clamp(room - fates - lists - gap, widgets::em(11), widgets::em(17));
     const auto section = [gap = widgets::em(0.45F)] { ImGui::Dummy({0, gap}); };
     section();
     key_life_ui(context, key, plot);

@@ -174,6 +174,8 @@ TEST_F(WindowCapture, AViewWithoutDriftOffersToCaptureOne) {
   EXPECT_TRUE(window().is_open());
   EXPECT_TRUE(window().form().request().drift);
   EXPECT_THAT(window().form().request().closed_loop, HasSubstr("quoka"));
+  click(item("the model attends only to what a method keeps"));  // what is described stays
+  EXPECT_FALSE(window().form().request().drift);
 }
 
 TEST_F(WindowCapture, StartSaysWhatIsMissing) {
