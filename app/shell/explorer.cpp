@@ -169,6 +169,8 @@ void Explorer::draw_all() {
   if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
   if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
   panels_.draw(gui_);
+  if (const std::string wanted = std::exchange(workspace_.wanted_command, {}); !wanted.empty())
+    run_command(wanted);
   if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(
         gui_.palette(), recent_, [this] { open_dialog(); }, [this] { new_capture(); },
@@ -372,6 +374,12 @@ void Explorer::open_dialog() {
 }
 
 void Explorer::new_capture() { capture_.open(settings_.last_folder); }
+
+void Explorer::new_drift_capture() {
+  new_capture();
+  const bool known = workspace_.has_trace() && workspace_.method().known();
+  capture_.form().choose_drift(known ? workspace_.method().text : std::string());
+}
 
 DroppedFiles::Places Explorer::places_of_dropped() {
   const auto take = [this](const std::string& path) {

@@ -55,6 +55,12 @@ std::string readable_token(std::string_view bytes) {
   return out.empty() ? "(empty)" : out;
 }
 
+bool begins_word(std::string_view bytes) {
+  if (bytes.empty()) return false;
+  const auto first = static_cast<unsigned char>(bytes.front());
+  return first == ' ' || first == '\n' || first == '\t' || first >= 0xE3;
+}
+
 std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts) {
   std::set<char32_t> found;
   for (const std::string& text : texts)

@@ -174,9 +174,10 @@ std::string budget_of(const ExplainNow& now_known) {
 std::string all_keys_words(const Place& place) {
   const auto span = watched_span(place);
   if (!span) return {};
-  if (place.has_keys()) return "all of " + range_words("key", "keys", span->begin, span->end);
-  return fmt::format("all {} keys of \u201C{}\u201D", span->end - span->begin,
-                     readable_name(span->name));
+  const std::string words = watched_words(place);
+  const bool named = words != span->name;
+  return named ? fmt::format("all {} keys of {}", span->end - span->begin, words)
+               : "all of " + words;
 }
 
 std::string sentence_of(const SpanBudgetQuestion& question,
