@@ -128,8 +128,10 @@ Image draw_view(state::Workspace& workspace, const ExportRequest& request,
   constexpr float kRounding = 2;  // pixels of nothing
   const state::PictureForm& form = request.what.picture;
   settle(workspace, *state::find_view(request.what.view), cancel);
-  // What does not fit the height asked for is drawn again, on a page that is as high as it needs: some
-  // parts take a share of what it grows by.
+  // A size that was asked for is kept. What does not fit the usual one is drawn again, on a page that is
+  // as high as it needs: some parts take a share of what it grows by.
+  const state::PictureForm usual;
+  const bool grows = form.width == usual.width && form.height == usual.height;
   int height = form.height, most = 0;
   for (int draws = 1;; ++draws) {
     HeadlessRenderer renderer(form.width, height, static_cast<float>(form.scale));
@@ -138,7 +140,7 @@ Image draw_view(state::Workspace& workspace, const ExportRequest& request,
     const float below = render(workspace, *panel, renderer, request, cancel);
     if (most == 0) most = std::min(kMostTimesHigher * form.height, renderer.most_height());
     const int wanted = std::min(most, height + static_cast<int>(std::ceil(below)));
-    const bool cut = below > kRounding && wanted > height;
+    const bool cut = grows && below > kRounding && wanted > height;
     if (!cut || draws == kMostDraws) return renderer.read();
     height = wanted;
   }
