@@ -10,6 +10,7 @@
 #include "core/base/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
+#include "core/base/seconds_since.h"
 #include "core/base/sha256.h"
 #include "core/base/units.h"
 #include "core/device/torch_device.h"
@@ -128,8 +129,7 @@ void run_over(const std::shared_ptr<const LoadedModel>& model, const Prose& pros
       context.cancel.throw_if_cancelled();
       decoder.forward(std::span(ids).subspan(chunk.begin, chunk.length), hook, false);
       done += chunk.length;
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-      context.report(done, total, fmt::format("{:.0f} tokens/s", done / seconds.count()));
+      context.report(done, total, fmt::format("{:.0f} tokens/s", done / seconds_since(begin)));
     }
   }
 }
