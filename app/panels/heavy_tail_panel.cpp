@@ -3,6 +3,7 @@
 // of the mass by key and by query, on log axes with a power law through the largest; right the
 // chunk's rows of attention, the farthest query on top.
 #include "app/panels/heavy_tail_words.h"
+#include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
 #include "app/panels/query_scatter.h"
 #include "app/panels/tail_curves.h"
@@ -15,7 +16,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 namespace kvloupe::panels {

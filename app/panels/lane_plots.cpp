@@ -1,6 +1,8 @@
 // See lane_plots.h.
 #include "app/panels/lane_plots.h"
 
+#include "app/panels/map_plot.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,10 +15,6 @@ using analysis::LaneReport;
 using Line = state::AquaLanesQuestion::Answer::Line;
 
 std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
-
-int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
-}
 
 void line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::vector<double>& loss,
              ImU32 color, float width) {

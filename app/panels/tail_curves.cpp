@@ -1,12 +1,12 @@
 #include "app/panels/tail_curves.h"
 
+#include "app/panels/map_plot.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -30,10 +30,6 @@ void label_ui(DrawContext& context, int line, ImU32 color, const std::string& te
 }
 
 }  // namespace
-
-int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
-}
 
 void fine_log_ticks(ImAxis axis, double low, double high) {
   std::vector<double> ticks;

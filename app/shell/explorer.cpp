@@ -9,6 +9,7 @@
 #include "app/shell/windows/welcome.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 
@@ -281,10 +281,8 @@ std::string Explorer::under_way() {
   notes_.finish();
   if (const std::string why = notes_.unsaved(); !why.empty())
     parts.push_back("notes are not saved (" + why + ")");
-  std::string sentence = fmt::format("{}", fmt::join(parts, "; "));
-  if (sentence.empty()) return sentence;
-  sentence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence.front())));
-  return sentence + ".";
+  if (parts.empty()) return "";
+  return capitalised(fmt::format("{}.", fmt::join(parts, "; ")));
 }
 
 void Explorer::menu_ui() {

@@ -3,12 +3,12 @@
 
 #include "app/state/labels.h"
 #include "app/state/token_text.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace kvloupe::state {
 namespace {
@@ -166,9 +166,7 @@ std::string budget_of(const ExplainNow& now_known) {
   const std::string now =
       why.budget ? fmt::format(" (here {})", format_count(*why.budget)) : std::string();
   if (!why.needed_budget) return fmt::format("No budget keeps it{}.", now);
-  std::string text = budget_words(why);
-  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  return fmt::format("{}{}.", text, now);
+  return fmt::format("{}{}.", capitalised(budget_words(why)), now);
 }
 
 std::string all_keys_words(const Place& place) {
