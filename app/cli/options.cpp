@@ -4,6 +4,7 @@
 #include "capture/run/calibrate.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
+#include "core/base/letters.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/thread_room.h"
@@ -19,7 +20,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <set>
@@ -105,11 +105,9 @@ void add_chunk_size_option(Command& command, std::optional<int>& size) {
 
 void check_ending(const std::string& option, const std::string& file,
                   const std::vector<std::string>& others) {
-  std::string ending = std::filesystem::path(file).extension().string();
+  std::string ending = lower_case(std::filesystem::path(file).extension().string());
   if (file == "-" || ending.empty()) return;
   ending.erase(0, 1);
-  for (char& letter : ending)
-    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   const std::string own = ending_of(option);
   if (ending == own || std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
     return;

@@ -12,7 +12,6 @@
 #include "core/engine/engine.h"
 #include "core/replay/replay.h"
 #include "core/replay/table.h"
-#include "core/trace/trace_writer.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -267,16 +266,6 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
   return heading(result, chunk_size) + table::terminal_text(table);
 }
 
-void save_run(const session::TraceSession& session, const selection::MethodSpec& spec,
-              const ReplayResult& result) {
-  const trace::RunInfo run = replay::run_info(result, spec, session.shape());
-  std::vector<trace::LayerRecord> layers;
-  for (std::size_t i = 0; i < result.layers.size(); ++i)
-    layers.push_back(replay::layer_record(result, i));
-  const int number = trace::append_sidecar_run(session.info().path, run, result.layers, layers);
-  log::info("saved as run {} of {}.runs.h5", number, session.info().path);
-}
-
 // What only a selection made anew could give.
 void check_recorded(const SelectArguments& arguments, const replay::MethodChoice& choice) {
   const auto refuse = [&](const char* option, const char* why) {
@@ -325,7 +314,9 @@ void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
   const ReplayResult result = selected(session, choice, request);
   const std::string text = arguments.json ? answer_json(result, arguments.chunk_size)
                                           : table_text(result, arguments.chunk_size);
-  if (arguments.save) save_run(session, request.spec, result);
+  if (arguments.save)
+    log::info("saved as run {} of {}.runs.h5", replay::save_run(session, request.spec, result),
+              session.info().path);
   arguments.json ? results::add_data(text) : results::add_text(text);
 }
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 namespace kvloupe::figure {
@@ -75,7 +76,8 @@ void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
   state::show(workspace, what);
 }
 
-Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
+// Draws the panel, and returns how far it passes the page's end.
+float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const ExportRequest& request, const CancelToken& cancel) {
   renderer.gui().apply_style(request.what.picture.theme, kFigureTextScale);
   prepare_fonts(renderer.gui(), workspace.place());
@@ -84,13 +86,14 @@ Image render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
   // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
   // draws.
   int quiet = 0;
+  float below = 0;
   for (int frame = 0; frame < 200 && quiet < 4; ++frame) {
     workspace.begin_frame();
-    renderer.frame([&] { figure_page_ui(context, panel); });
+    renderer.frame([&] { below = figure_page_ui(context, panel); });
     quiet = workspace.answers.busy() ? 0 : quiet + 1;
     wait_until_idle(workspace, cancel);
   }
-  return renderer.read();
+  return below;
 }
 
 void append_chunk(state::Table table, int chunk, state::Table& all) {
@@ -121,12 +124,26 @@ void export_shown(state::Workspace& workspace, const ExportRequest& request,
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request,
                 const CancelToken& cancel) {
+  constexpr int kMostTimesHigher = 4, kMostDraws = 3;
+  constexpr float kRounding = 2;  // pixels of nothing
   const state::PictureForm& form = request.what.picture;
-  HeadlessRenderer renderer(form.width, form.height, static_cast<float>(form.scale));
-  // It goes before the renderer: it holds textures.
-  const auto panel = panels::make_panel(request.what.view);
   settle(workspace, *state::find_view(request.what.view), cancel);
-  return render(workspace, *panel, renderer, request, cancel);
+  // A size that was asked for is kept. What does not fit the usual one is drawn again, on a page that is
+  // as high as it needs: some parts take a share of what it grows by.
+  const state::PictureForm usual;
+  const bool grows = form.width == usual.width && form.height == usual.height;
+  int height = form.height, most = 0;
+  for (int draws = 1;; ++draws) {
+    HeadlessRenderer renderer(form.width, height, static_cast<float>(form.scale));
+    // It goes before the renderer: it holds textures.
+    const auto panel = panels::make_panel(request.what.view);
+    const float below = render(workspace, *panel, renderer, request, cancel);
+    if (most == 0) most = std::min(kMostTimesHigher * form.height, renderer.most_height());
+    const int wanted = std::min(most, height + static_cast<int>(std::ceil(below)));
+    const bool cut = grows && below > kRounding && wanted > height;
+    if (!cut || draws == kMostDraws) return renderer.read();
+    height = wanted;
+  }
 }
 
 void export_view(const ExportRequest& request) {

@@ -24,7 +24,7 @@ void cut_page_ui(panels::DrawContext& context, panels::Panel& panel) {
 
 }  // namespace
 
-void page_ui(const std::function<void()>& draw) {
+float page_ui(const std::function<void()>& draw) {
   const ImGuiViewport* viewport = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(viewport->Pos);
   ImGui::SetNextWindowSize(viewport->Size);
@@ -33,13 +33,18 @@ void page_ui(const std::function<void()>& draw) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0);
   constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking;
-  if (ImGui::Begin("##figure", nullptr, kFlags)) draw();
+  float below = 0;
+  if (ImGui::Begin("##figure", nullptr, kFlags)) {
+    below = ImGui::GetScrollMaxY();
+    draw();
+  }
   ImGui::End();
   ImGui::PopStyleVar(3);
+  return below;
 }
 
-void figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
-  page_ui([&] {
+float figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
+  return page_ui([&] {
     const ImVec2 size = ImGui::GetMainViewport()->Size;
     const bool small = size.x < kLeastSize.x || size.y < kLeastSize.y;
     small ? cut_page_ui(context, panel) : panel.draw(context);

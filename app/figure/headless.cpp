@@ -43,6 +43,7 @@ struct HeadlessRenderer::Impl {
   int pixel_width = 0, pixel_height = 0;  // of the framebuffer
   float scale = 1;
   GLuint framebuffer = 0, color = 0;
+  GLint limit = 0;  // pixels a side
   std::unique_ptr<GuiContext> gui;
   bool backend = false;
 
@@ -83,7 +84,6 @@ struct HeadlessRenderer::Impl {
   }
 
   void make_framebuffer() {
-    GLint limit = 0;
     glGetIntegerv(GL_MAX_TEXTURE_SIZE, &limit);
     if (pixel_width > limit || pixel_height > limit)
       throw input_error(
@@ -120,6 +120,10 @@ HeadlessRenderer::HeadlessRenderer(int width, int height, float scale)
 HeadlessRenderer::~HeadlessRenderer() = default;
 
 GuiContext& HeadlessRenderer::gui() { return *impl_->gui; }
+
+int HeadlessRenderer::most_height() const {
+  return static_cast<int>(static_cast<float>(impl_->limit) / impl_->scale);
+}
 
 void HeadlessRenderer::frame(const std::function<void()>& draw) {
   ImGui::SetCurrentContext(impl_->gui->imgui());

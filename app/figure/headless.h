@@ -27,6 +27,7 @@ class HeadlessRenderer {
   HeadlessRenderer& operator=(const HeadlessRenderer&) = delete;
 
   GuiContext& gui();
+  int most_height() const;  // that an image of this scale may have on this machine
   // One frame. `draw` runs between NewFrame and Render.
   void frame(const std::function<void()>& draw);
   Image read() const;

@@ -120,10 +120,7 @@ class AttentionMapPanel final : public Panel {
     if (!ready_ui(context, picture.strip(), kDoing)) return std::nullopt;
     broken_ui(context, picture.strip()->num_broken, picture.num_broken());
     ImGui::Dummy({0, widgets::em(0.9F)});
-    // Three plots stand below each other.
-    ImVec2 room = ImGui::GetContentRegionAvail();
-    room.y -= 3 * ImGui::GetStyle().ItemSpacing.y;
-    return picture.draw(context, room, Show::One, pointed, choose);
+    return picture.draw(context, ImGui::GetContentRegionAvail(), Show::One, pointed, choose);
   }
 
   // What is drawn is of this place.

@@ -186,7 +186,8 @@ void AttentionPicture::plots_ui(DrawContext& context, ImVec2 size) {
   // rug.
   const float rug = widgets::em(2.6F) * (shows_ == Show::Both ? 2 : 1);
   const float least = plot_height(context, widgets::em(5.5F));
-  float room = size.y;
+  const float gaps = (shows_ == Show::Both ? 3 : 2) * ImGui::GetStyle().ItemSpacing.y;
+  float room = size.y - gaps;
   if (!context.figure) room = std::max(room, 2 * least + rug);
   const float rows = std::max(least, room * 0.27F);
   if (!ImPlot::BeginAlignedPlots("##attention", true)) return;

@@ -309,6 +309,8 @@ void BlockPlots::draw(DrawContext& context, const Tables& result) {
     for (const StagePlace& place : layout.places)
       middles.push_back(ImPlot::PlotToPixels(0.0, (place.begin + place.end()) / 2).y);
     marks_ui(context, report, layout);
+    span_marks_ui(context, result.question.place, true,
+                  static_cast<double>(report.grid.block_size));
   });
   if (hit) point_at(context, result, layout, *hit);
   if (middles.size() == layout.places.size())

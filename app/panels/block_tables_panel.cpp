@@ -38,7 +38,7 @@ class BlockTablesPanel final : public Panel {
     finding_ui(context, *result);
     if (!result.stale) block_metrics_ui(context, result);
     legend_ui(context, *result);
-    ImGui::Dummy({0, widgets::grid(1)});
+    ImGui::Dummy({0, widgets::em(0.9F)});  // for the names of spans above the blocks
     plots_.draw(context, result);
   }
 
@@ -52,40 +52,20 @@ class BlockTablesPanel final : public Panel {
                      blocks);
   }
 
+  // What each stage is dense to stands beside it.
   static void finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {
     const BlockReport& r = answer.report;
-    if (answer.reads_masks) return native_finding_ui(context, answer);
-    const bool one = r.q_heads.size() == 1;
+    const std::string mean = r.q_heads.size() == 1 ? "" : " (mean over the heads)";
+    if (answer.reads_masks) {
+      headline_ui(context, fmt::format("Each query block reads its own mask: {} of the past{}.",
+                                       share_text(r.native.kept.past), mean));
+      return;
+    }
     const std::int64_t past = r.grid.num_past_blocks();
-    std::string text = fmt::format(
-        "Of the past, the mask of {} wants {}, its union over the query blocks {}{}; {} is read: "
-        "{} of {} past block{} of KV head {}, and the chunk.",
-        one ? fmt::format("query head {}", r.q_heads.front())
-            : fmt::format("a query head ({} to {}, mean)", r.q_heads.front(), r.q_heads.back()),
-        share_text(r.native.kept.past), share_text(r.after_query_union.kept.past),
-        one ? std::string()
-            : fmt::format(", the union over heads {}", share_text(r.after_group_union.kept.past)),
-        share_text(r.read.kept.past), answer.past_blocks_read, past, past == 1 ? "" : "s",
-        answer.kv_head);
-    if (r.whole_group)
-      text += fmt::format(" One table for the whole group would read {}.",
-                          share_text(r.whole_group->kept.past));
-    headline_ui(context, text);
-  }
-
-  static void native_finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {
-    const BlockReport& r = answer.report;
-    const bool one = r.q_heads.size() == 1;
-    headline_ui(
-        context,
-        fmt::format(
-            "Each query block reads its own mask: {} of the past{}. United over the query "
-            "blocks it would be {}{}.",
-            share_text(r.native.kept.past), one ? "" : " (mean over the heads)",
-            share_text(r.after_query_union.kept.past),
-            one ? std::string()
-                : fmt::format(", and over query heads {} to {} as well {}", r.q_heads.front(),
-                              r.q_heads.back(), share_text(r.after_group_union.kept.past))));
+    headline_ui(context,
+                fmt::format("Masks want {} of the past{}, {} is read: {} of {} block{}.",
+                            share_text(r.native.kept.past), mean, share_text(r.read.kept.past),
+                            answer.past_blocks_read, past, past == 1 ? "" : "s"));
   }
 
   static void legend_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {

@@ -49,7 +49,10 @@ class BudgetSweepPanel final : public Panel {
       enough_ui(context, result, lines, number);
       ImGui::EndChild();
     } else {
-      plot_ui(context, result, lines, number, {-1, std::max(widgets::em(12), room.y * 0.62F)});
+      // A figure leaves the table what it needs: a line each, its heads and what is said below.
+      const float table = widgets::em(1.3F * static_cast<float>(lines.size() + 1) + 5);
+      const float height = context.figure ? room.y - table : room.y * 0.62F;
+      plot_ui(context, result, lines, number, {-1, std::max(widgets::em(12), height)});
       enough_ui(context, result, lines, number);
     }
   }

@@ -36,8 +36,16 @@ class DecodeDriftPanel final : public Panel {
     const Drifts result =
         shown_.ask(context.workspace, DecodeDriftQuestion{context.workspace.place()});
     head_ui(context, result);
+    if (!context.figure && !result.question.place.info().has_losses) {
+      widgets::text_wrapped(context.palette.muted,
+                            "This trace holds no losses. A closed loop that is captured with its "
+                            "drift has them, beside the dense model's.");
+      capture_button_ui(context);
+      return;
+    }
     if (!ready_ui(context, result, "Reading the losses")) return;
-    widgets::text_wrapped(context.palette.text, finding_of(*result));
+    widgets::text_wrapped(context.palette.text, finding_of(*result, context.figure));
+    if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (!result->against_dense()) {
@@ -45,21 +53,27 @@ class DecodeDriftPanel final : public Panel {
       return;
     }
     const bool wide = room.x > widgets::em(56);
-    const float half = wide ? room.y : room.y * 0.5F;
-    const float height = plots_height(context, half);
-    // In a figure the answers take what is left; in the window all of both scrolls together.
+    // Below each other a figure's plots leave room for the answers.
+    const float half = wide ? room.y : room.y * (context.figure ? 0.4F : 0.5F);
+    // A wide figure is filled; else the parts are as high as they need, and the window scrolls, the page of
+    // a figure grows.
+    const bool fills = context.figure && wide;
+    float height = plots_height(context, half);
+    if (!fills)
+      height = std::max(height, 2 * (least_plot_height() + ImGui::GetTextLineHeightWithSpacing()));
     const ImGuiWindowFlags flags =
         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None;
-    const ImGuiChildFlags grow =
-        context.figure ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY;
-    ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, context.figure ? half : 0}, grow,
-                      flags);
+    ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, fills ? half : 0},
+                      fills ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY, flags);
     const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
-    losses_ui(context, result, context.figure ? half / 2 : each);
-    distances_ui(context, result, context.figure ? -1 : each);
+    // Below each other one token lies at one place.
+    const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
+    losses_ui(context, result, fills ? half / 2 : each);
+    distances_ui(context, result, fills ? -1 : each);
+    if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
-    ImGui::BeginChild("model", {0, 0}, grow, flags);
+    ImGui::BeginChild("model", {0, 0}, ImGuiChildFlags_AutoResizeY, flags);
     matrix_ui(context, result, height);
     answers_ui(context, *result);
     ImGui::EndChild();
@@ -97,12 +111,16 @@ class DecodeDriftPanel final : public Panel {
         chips);
   }
 
-  static std::string finding_of(const DecodeDrift& drift) {
+  static void capture_button_ui(DrawContext& context) {
+    if (ImGui::Button("Capture a closed loop and its drift\u2026"))
+      context.workspace.wanted_command = "capture.drift";
+  }
+
+  static std::string finding_of(const DecodeDrift& drift, bool figure) {
     if (!drift.against_dense())
-      return fmt::format(
-          "Mean loss {:.3f} nat. This trace has no closed loop to compare: capture with "
-          "--closed-loop SPEC --drift.",
-          drift.mean_nll());
+      return fmt::format("Mean loss {:.3f} nat. This trace has no closed loop to compare{}.",
+                         drift.mean_nll(),
+                         figure ? ": capture with --closed-loop SPEC --drift" : "");
     std::string text = fmt::format(
         "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; "
         "the "

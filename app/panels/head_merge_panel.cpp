@@ -88,10 +88,16 @@ class HeadMergePanel final : public Panel {
       ImGui::PushID(head.q_head);
       const bool pressed =
           ImGui::InvisibleButton("##head", {ImGui::GetContentRegionAvail().x, line});
-      if (!context.figure && ImGui::IsItemHovered())
+      if (!context.figure && ImGui::IsItemHovered()) {
+        state::Place there = result.question.place;
+        there.q_head = head.q_head;
+        context.workspace.pointer.at({.row = fmt::format("{}\t{:.6g}\t{:.6g}", head.q_head,
+                                                         head.recall_alone, head.recall_merged),
+                                      .place = there});
         widgets::tooltip(
             "query head %d keeps %.2f %% of its attention to past keys alone, %.2f %% merged",
             head.q_head, 100 * head.recall_alone, 100 * head.recall_merged);
+      }
       if (pressed && !context.figure && !result.stale)
         context.workspace.cursor.set_q_head(head.q_head);
       ImGui::PopID();

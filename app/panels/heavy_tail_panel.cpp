@@ -3,6 +3,7 @@
 // of the mass by key and by query, on log axes with a power law through the largest; right the
 // chunk's rows of attention, the farthest query on top.
 #include "app/panels/heavy_tail_words.h"
+#include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
 #include "app/panels/query_scatter.h"
 #include "app/panels/tail_curves.h"
@@ -15,7 +16,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 namespace kvloupe::panels {
@@ -119,14 +119,25 @@ class HeavyTailPanel final : public Panel {
   // Whether plots have room for short words only.
   static bool is_low() { return ImGui::GetContentRegionAvail().y < widgets::em(14); }
 
+  // In the longer words where they fit.
   static void column_head_ui(DrawContext& context, const std::string& title,
-                             const std::string& measured) {
-    heading_ui(context, title, measured);
+                             const std::string& measured, const std::string& in_short) {
+    float room = ImGui::GetContentRegionAvail().x - widgets::em(0.7F);
+    {
+      const widgets::FontScope strong(widgets::Type::Strong);
+      room -= ImGui::CalcTextSize(title.c_str()).x;
+    }
+    const auto fits = [&] {
+      const widgets::FontScope small(widgets::Type::Caption);
+      return ImGui::CalcTextSize(measured.c_str()).x <= room;
+    };
+    heading_ui(context, title, fits() ? measured : in_short);
     ImGui::Dummy({0, widgets::em(0.9F)});  // for the names of spans above the rows
   }
 
   void relevance_ui(DrawContext& context, const Tails& result) {
-    column_head_ui(context, "Relevance", "1 + S_q = 1 \u2212 cos(mean query, query), by rank");
+    column_head_ui(context, "Relevance", "1 + S_q = 1 \u2212 cos(mean query, query), by rank",
+                   "1 \u2212 cos(mean, query)");
     const Curve& curve = result->relevance;
     if (curve.line.empty()) {
       widgets::empty_ui(context.palette, "All queries are equal: no S_q exceeds \u22121.");
@@ -164,7 +175,7 @@ class HeavyTailPanel final : public Panel {
   // The histogram of deviations on a log axis, and the normal distribution of the same variance.
   void deviations_ui(DrawContext& context, const Tails& result) {
     const analysis::ScoreDeviations& deviations = result->spread.deviations;
-    column_head_ui(context, "Scores", "cos(query, key) less its key's mean");
+    column_head_ui(context, "Scores", "cos(query, key) less its key's mean", "cos less its mean");
     if (!ImPlot::BeginPlot("##deviations", rest_of(context), kScatterFlags)) return;
     const double width = analysis::ScoreDeviations::kBinWidth;
     const double low = 0.5 / static_cast<double>(deviations.count);
@@ -220,7 +231,8 @@ class HeavyTailPanel final : public Panel {
   }
 
   void mass_ui(DrawContext& context, const Tails& result) {
-    column_head_ui(context, "Mass", "share of the attention to the past, position 0 left out");
+    column_head_ui(context, "Mass", "share of the attention to the past, position 0 left out",
+                   "of the past but position 0");
     const Answer& answer = *result;
     const bool short_words = is_low();
     if (!ImPlot::BeginPlot("##mass", rest_of(context), kScatterFlags)) return;
@@ -242,8 +254,8 @@ class HeavyTailPanel final : public Panel {
     ImPlot::PushPlotClipRect();
     if (several) tail_curve_ui(answer.queries, query_color(context.palette));
     tail_curve_ui(answer.keys, key_color(context.palette));
-    half_ui(context, answer.keys, key_color(context.palette), "keys", 0);
-    if (several) half_ui(context, answer.queries, query_color(context.palette), "queries", 1);
+    half_ui(context, answer.keys, key_color(context.palette), "keys", 1);
+    if (several) half_ui(context, answer.queries, query_color(context.palette), "queries", 2);
     marks_ui(context, result.question.place, answer);
     power_law_ui(context, answer.keys);
     ImPlot::PopPlotClipRect();
@@ -314,12 +326,13 @@ class HeavyTailPanel final : public Panel {
     std::string measured = !several ? "the attention of the query"
                            : sorted ? "farthest from the mean query on top"
                                     : "first query on top";
+    const std::string in_short = measured;
     if (several && place.chunk_info().begin > 0) measured += "; the line: the chunk begins";
     column_head_ui(context,
                    !several ? "Row"
                    : sorted ? "Rows by S_q"
                             : "Rows by position",
-                   measured);
+                   measured, in_short);
     MapPlotSpec spec;
     spec.id = "##rows";
     spec.x_label = "key (token position)";

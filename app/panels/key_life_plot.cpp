@@ -42,7 +42,7 @@ struct Extent {
   }
 };
 
-int percent_tick(double value, char* buffer, int size, void* /*data*/) {
+int share_tick(double value, char* buffer, int size, void* /*data*/) {
   if (value < -1e-9 || value > 1.001)
     return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", "");
   return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
@@ -180,7 +180,7 @@ void setup_axes(const Life& life, const std::string& axis, Extent& extent, doubl
                           ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y1, -Extent::kBand * extent.top, extent.top, ImPlotCond_Always);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
-  ImPlot::SetupAxisFormat(ImAxis_Y1, percent_tick);
+  ImPlot::SetupAxisFormat(ImAxis_Y1, share_tick);
   if (extent.has_scores) {
     *score_floor = extent.low + (extent.high - extent.low) * Extent::kBand / (1 + Extent::kBand);
     ImPlot::SetupAxis(ImAxis_Y2, "score", ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_Lock);

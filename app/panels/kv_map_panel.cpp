@@ -97,16 +97,21 @@ class KvMapPanel final : public Panel {
     maps_ui(context, drawn_.front(), ImGui::GetContentRegionAvail(), {});
   }
 
-  // Of the bars beside the map, where the chunks that count are chosen.
-  static void mean_ui(DrawContext& context, const Picture& picture) {
+  // "mass recall 0.912, chunks 12 to 15", where the chunks that count are chosen.
+  static std::string mean_of(DrawContext& context, const Picture& picture) {
     const Place& place = picture.map.question.place;
     const state::NumberChunks chunks = state::number_chunks(context.workspace.selection().numbers,
                                                             place, state::NumberScope::Kind::All);
-    if (!chunks.chosen || !picture.recall || picture.recall.stale) return;
+    if (!chunks.chosen || !picture.recall || picture.recall.stale) return {};
     const auto mean = state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
-    if (!mean) return;
-    const std::string text =
-        fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
+    if (!mean) return {};
+    return fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
+  }
+
+  // Beside what was drawn last.
+  static void mean_ui(DrawContext& context, const Picture& picture) {
+    const std::string text = mean_of(context, picture);
+    if (text.empty()) return;
     beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
     widgets::text_colored(context.palette.muted, text);
   }
@@ -153,6 +158,7 @@ class KvMapPanel final : public Panel {
                         ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
       head_of(index);
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
+        mean_ui(context, picture);
         ImGui::Dummy({0, widgets::em(0.7F)});
         fit(picture, axes_of(index));
         maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = has_axis});
@@ -261,7 +267,7 @@ class KvMapPanel final : public Panel {
 
   void small_map_ui(DrawContext& context, std::size_t index, bool x_axis) {
     const Picture& picture = pictures_[index];
-    method_line_ui(context, index, picture.map.question.method, numbers_of(picture));
+    method_line_ui(context, index, picture.map.question.method, numbers_of(context, picture));
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
     ImGui::Dummy({0, widgets::em(0.7F)});
     fit(picture);
@@ -269,13 +275,15 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "chunk 15: 256 kept, mass recall 0.93"
-  static std::string numbers_of(const Picture& picture) {
+  // "chunk 15: 256 kept, mass recall 0.93", the recall of the chunks that count where they are chosen.
+  static std::string numbers_of(DrawContext& context, const Picture& picture) {
     const auto chunk = static_cast<std::size_t>(picture.map.question.place.chunk);
     if (!picture.map || chunk >= picture.map->map.kept.size()) return "";
     std::string numbers = fmt::format(
         "{}: {} kept", chunk_name(picture.map.question.place.info(), static_cast<int>(chunk)),
         format_count(picture.map->map.kept[chunk]));
+    if (const std::string mean = mean_of(context, picture); !mean.empty())
+      return numbers + "; " + mean;
     if (picture.recall && !picture.recall.stale && chunk < picture.recall->size())
       numbers += fmt::format(", mass recall {:.2f}", (*picture.recall)[chunk]);
     return numbers;

@@ -1,6 +1,8 @@
 // See lane_plots.h.
 #include "app/panels/lane_plots.h"
 
+#include "app/panels/map_plot.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,10 +15,6 @@ using analysis::LaneReport;
 using Line = state::AquaLanesQuestion::Answer::Line;
 
 std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
-
-int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
-}
 
 void line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::vector<double>& loss,
              ImU32 color, float width) {
@@ -97,10 +95,17 @@ void lane_marks_ui(DrawContext& context, const LaneReport& r, int q_head) {
   ImPlot::PopPlotClipRect();
 }
 
+void point_at_head(DrawContext& context, const Lanes& result, int head) {
+  state::Place there = result.question.place;
+  there.q_head = head;
+  context.workspace.pointer.at({.place = there});
+}
+
 void point_at_lane(DrawContext& context, const Lanes& result, const MapPlotHit& hit) {
   const LaneReport& r = result->report;
   const int head = static_cast<int>(hit.row), lane = static_cast<int>(hit.col);
   if (hit.clicked && !result.stale) context.workspace.cursor.set_q_head(head);
+  point_at_head(context, result, head);
   widgets::tooltip("query head %d, lane %d\nused by %d of %d row%s (%s)\n%s", head, lane,
                    r.counts[static_cast<std::size_t>(head * r.head_dim + lane)], r.span.length,
                    r.span.length == 1 ? "" : "s", share_text(r.use_of(head, lane)).c_str(),
@@ -127,6 +132,7 @@ void point_at_errors(DrawContext& context, const Lanes& result) {
   const int head =
       std::clamp(static_cast<int>(ImPlot::GetPlotMousePos().x + 0.5), 0, r.num_q_heads - 1);
   const auto i = static_cast<std::size_t>(head);
+  point_at_head(context, result, head);
   widgets::tooltip("query head %d\n%s %s\n%s %s", head, id_of(r.method).c_str(),
                    share_text(r.score_error[i]).c_str(), id_of(r.twin).c_str(),
                    share_text(r.twin_score_error[i]).c_str());
@@ -154,14 +160,18 @@ void setup_loss_axes(const Lanes& result, bool of_keys, float height) {
   ImPlot::SetupFinish();
 }
 
-void loss_tooltip(const LaneReport& r, const std::vector<Line>& lines) {
+void loss_tooltip(DrawContext& context, const LaneReport& r, const std::vector<Line>& lines) {
   const auto at = std::lower_bound(r.kept.begin(), r.kept.end(),
                                    static_cast<int>(ImPlot::GetPlotMousePos().x + 0.5));
   if (at == r.kept.end()) return;
   std::string text = fmt::format("{} lane{} kept", *at, *at == 1 ? "" : "s");
-  for (const Line& line : lines)
-    text += fmt::format("\n{}: {}", analysis::name_of(line.choice),
-                        share_text(line.loss[static_cast<std::size_t>(at - r.kept.begin())]));
+  std::string row = std::to_string(*at);
+  for (const Line& line : lines) {
+    const double loss = line.loss[static_cast<std::size_t>(at - r.kept.begin())];
+    text += fmt::format("\n{}: {}", analysis::name_of(line.choice), share_text(loss));
+    row += fmt::format("\t{:.6g}", loss);
+  }
+  context.workspace.pointer.at({.row = std::move(row)});
   widgets::tooltip("%s", text.c_str());
 }
 
@@ -263,7 +273,7 @@ void loss_plot_ui(DrawContext& context, const Lanes& result, std::size_t basis, 
   }
   values_at_k_ui(context, draw, r, lines);
   ImPlot::PopPlotClipRect();
-  if (ImPlot::IsPlotHovered() && !context.figure) loss_tooltip(r, lines);
+  if (ImPlot::IsPlotHovered() && !context.figure) loss_tooltip(context, r, lines);
   ImPlot::EndPlot();
 }
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace kvloupe::panels {
 namespace {
@@ -18,6 +19,8 @@ using measure::LatencyReport;
 using measure::LatencyStats;
 using state::LatencyPart;
 using state::LatencyQuestion;
+using state::other_than;
+using state::Slot;
 // Of the current cell alone: a time measured in another cell is never shown here.
 using Latency = state::Result<LatencyQuestion>;
 
@@ -25,47 +28,166 @@ class LatencyPanel final : public Panel {
  public:
   void draw_trace(DrawContext& context) override {
     state::Workspace& workspace = context.workspace;
-    const LatencyQuestion question{workspace.place(), workspace.method()};
-    const Latency result = workspace.ask(question);
-    method_head_ui(context, "Latency", question.place,
-                   *state::known_facts(workspace, question.place, question.method),
-                   workspace.selection().shown);
-    if (!context.figure && result.note.empty()) controls_ui(context, result);
+    std::vector<Timed> timed;
+    for (const Slot slot : slots_of(context))
+      timed.push_back(
+          {slot, workspace.ask(LatencyQuestion{workspace.place(), workspace.method(slot)})});
+    if (context.figure) {
+      const LatencyQuestion& question = timed.front().latency.question;
+      method_head_ui(context, "Latency", question.place, facts_of(context, timed.front()),
+                     timed.front().slot);
+      body_ui(context, timed.front(), longest_of(timed));
+      return;
+    }
+    const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
+    const bool beside = timed.size() == 2 && room > widgets::em(50);
+    const ImVec2 half{beside ? (room - gap) / 2 : 0, 0};
+    const bool begun = std::any_of(timed.begin(), timed.end(),
+                                   [](const Timed& of) { return !is_idle(of.latency); });
+    for (const Timed& of : timed) {
+      if (beside && &of != &timed.front()) ImGui::SameLine(0, gap);
+      ImGui::PushID(static_cast<int>(of.slot));
+      ImGui::BeginChild("timed", half,
+                        begun && (beside || timed.size() == 1) ? ImGuiChildFlags_None
+                                                               : ImGuiChildFlags_AutoResizeY);
+      controls_ui(context, of);
+      if (!is_idle(of.latency)) body_ui(context, of, longest_of(timed));
+      ImGui::EndChild();
+      ImGui::PopID();
+    }
+    if (begun) return;
+    widgets::text_wrapped(context.palette.muted,
+                          "Run times a method and dense attention in turns on this cell. Any input "
+                          "pauses it.");
+    reads_ui(context, timed);
+  }
+
+ private:
+  struct Timed {
+    Slot slot = Slot::A;
+    Latency latency;
+  };
+
+  // A figure is of the method shown, the window of A beside B.
+  static std::vector<Slot> slots_of(DrawContext& context) {
+    const state::Workspace& workspace = context.workspace;
+    const Slot shown = workspace.selection().shown;
+    const Slot other = other_than(shown);
+    if (context.figure || workspace.method(other).empty() ||
+        workspace.method(other) == workspace.method(shown))
+      return {shown};
+    return {Slot::A, Slot::B};
+  }
+
+  static bool is_idle(const Latency& latency) {
+    return !latency && latency.state == state::ResultState::Empty && latency.note.empty();
+  }
+
+  static state::MethodFacts facts_of(DrawContext& context, const Timed& of) {
+    const LatencyQuestion& question = of.latency.question;
+    return *state::known_facts(context.workspace, question.place, question.method);
+  }
+
+  // Of the bars of both, so that they compare.
+  static double longest_of(const std::vector<Timed>& timed) {
+    double longest = 1e-6;
+    for (const Timed& of : timed)
+      if (of.latency)
+        for (const LatencyPart& part : state::parts_of(*of.latency))
+          longest = std::max({longest, part.stats.q75_ms, part.stats.median_ms});
+    return longest;
+  }
+
+  static void body_ui(DrawContext& context, const Timed& of, double longest) {
+    const Latency& result = of.latency;
     if (result) {
-      report_ui(context, result);
+      report_ui(context, result, longest);
       return;
     }
     switch (result.state) {
       case state::ResultState::Error: failure_ui(context, result.error); break;
       case state::ResultState::Loading: widgets::loading_ui(context.palette, "Warming up"); break;
-      default:
-        widgets::empty_ui(context.palette,
-                          !result.note.empty()
-                              ? result.note
-                              : "Press Run: the method and dense attention are timed in turns on "
-                                "this cell. Any input pauses it.");
+      default: widgets::text_wrapped(context.palette.muted, result.note);
     }
   }
 
- private:
-  static void controls_ui(DrawContext& context, const Latency& result) {
+  // The button, and what came of it.
+  static void controls_ui(DrawContext& context, const Timed& of) {
+    const Latency& result = of.latency;
     state::Answers& answers = context.workspace.answers;
     const bool here = result.state == state::ResultState::Loading;
-    if (!here && !answers.measuring()) {
-      if (ImGui::Button("Run##latency")) answers.start(result.question);
-      return;
+    const char letter = state::letter_of(of.slot);
+    if (result.note.empty()) {
+      if (here || answers.measuring()) {
+        if (ImGui::Button("Stop##latency")) answers.stop_measuring();
+      } else if (ImGui::Button(fmt::format("Run {}##latency", letter).c_str())) {
+        answers.start(result.question);
+      }
+      ImGui::SameLine();
     }
-    if (ImGui::Button("Stop##latency")) answers.stop_measuring();
-    ImGui::SameLine();
-    const std::string text = here ? "measuring; other computations wait"
-                                  : "measuring another cell; other computations wait";
-    widgets::text_colored(context.palette.muted,
+    ImGui::AlignTextToFramePadding();
+    widgets::text_colored(widgets::color_of_slot(context.palette, of.slot),
+                          fmt::format("{} {}", letter, result.question.method.id()));
+    std::string text;
+    if (here)
+      text = "measuring; other computations wait";
+    else if (answers.measuring())
+      text = "another cell is measured; other computations wait";
+    else if (result && result->total.samples > 0)
+      text = state::verdict_of(*result);
+    if (text.empty()) return;
+    ImGui::SameLine(0, widgets::em(0.8F));
+    const widgets::FontScope strong(widgets::Type::Strong);
+    widgets::text_colored(context.palette.text,
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
-  static void report_ui(DrawContext& context, const Latency& result) {
+  // What is known before anything is timed: attention over fewer keys reads less.
+  static void reads_ui(DrawContext& context, const std::vector<Timed>& timed) {
+    const state::Place& place = timed.front().latency.question.place;
+    const auto past = static_cast<double>(place.chunk_info().begin);
+    if (past <= 0) return;
+    struct Row {
+      std::string name, words;
+      double keys = 0;
+      ImU32 color = 0;
+    };
+    std::vector<Row> rows;
+    for (const Timed& of : timed) {
+      const state::MethodFacts facts = facts_of(context, of);
+      if (!facts.effective_budget || facts.keeps_every_key()) continue;
+      const bool dense = facts.at(place.chunk).dense.has_value();
+      const double keys = dense ? past : std::min(past, *facts.effective_budget);
+      rows.push_back({fmt::format("{} {}", state::letter_of(of.slot), facts.choice.id()),
+                      dense ? std::string("dense in this chunk")
+                            : fmt::format("{} keys, {:.1f} x fewer",
+                                          format_count(std::llround(keys)), past / keys),
+                      keys, widgets::color_of_slot(context.palette, of.slot)});
+    }
+    if (rows.empty()) return;
+    rows.push_back({"dense", fmt::format("{} keys", format_count(std::llround(past))), past,
+                    context.palette.current});
+    ImGui::Dummy({0, widgets::grid(0.5F)});
+    heading_ui(context, "What attention reads",
+               "keys kept, mean of the chunks that select; dense: those before the chunk");
+    const float name = widgets::em(8), words = widgets::em(12);
+    const float line = ImGui::GetTextLineHeightWithSpacing();
+    const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - name - words);
+    for (const Row& row : rows) {
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      const float end = at.x + name + room * static_cast<float>(row.keys / past);
+      ImDrawList* draw = ImGui::GetWindowDrawList();
+      draw->AddText(at, context.palette.text, widgets::elided(row.name, name).c_str());
+      draw->AddRectFilled({at.x + name, at.y + line * 0.1F}, {end, at.y + line * 0.72F}, row.color,
+                          widgets::em(0.15F));
+      draw->AddText({end + widgets::em(0.5F), at.y}, context.palette.muted, row.words.c_str());
+      ImGui::Dummy({0, ImGui::GetTextLineHeight()});
+    }
+  }
+
+  static void report_ui(DrawContext& context, const Latency& result, double longest) {
     const LatencyReport& r = *result;
-    verdict_ui(context, r);
+    if (context.figure) verdict_ui(context, r);
     std::string text = fmt::format(
         "{}, {}  \u00B7  layer {}, {}: {} {} after {} {}  \u00B7  {} {}, median and quartiles",
         r.device, r.dtype, r.layer, chunk_name(result.question.place.info(), r.chunk),
@@ -79,12 +201,14 @@ class LatencyPanel final : public Panel {
       text += ", measuring";
     else if (!r.finished)
       text += ", stopped early";
+    std::optional<widgets::FontScope> small;
+    if (!context.figure) small.emplace(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
                           fmt::format("dense: the fastest form, here {}. Attention over what was "
                                       "kept takes this machine {:.3g} ms at least.",
                                       r.dense_variant, r.floor_ms));
-    bars_ui(context, r);
+    bars_ui(context, result, longest);
   }
 
   static void verdict_ui(DrawContext& context, const LatencyReport& r) {
@@ -94,23 +218,19 @@ class LatencyPanel final : public Panel {
   }
 
   // One bar a series: its length, its number and the middle of its whisker are the median.
-  static void bars_ui(DrawContext& context, const LatencyReport& r) {
+  static void bars_ui(DrawContext& context, const Latency& result, double longest) {
     const auto& p = context.palette;
-    std::vector<LatencyPart> parts = state::parts_of(r);
+    std::vector<LatencyPart> parts = state::parts_of(*result);
     parts.back().name = "dense";
     const std::array colors{p.series[0], p.series[2], p.series[1],
                             widgets::mix(p.panel, p.text, 0.7), p.current};
-    double longest = 1e-6;
-    for (const LatencyPart& part : parts)
-      longest = std::max({longest, part.stats.q75_ms, part.stats.median_ms});
-    const float height =
-        std::max(widgets::em(9.5F), std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
+    const float height = std::max(widgets::em(8.5F),
+                                  std::min(ImGui::GetContentRegionAvail().y - 1, widgets::em(24)));
     if (!ImPlot::BeginPlot("##latency", {-1, height},
                            ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
       return;
     const auto last = static_cast<double>(parts.size()) - 1;
-    ImPlot::SetupAxes("milliseconds", nullptr, 0,
-                      ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
+    ImPlot::SetupAxes("ms", nullptr, 0, ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
     // Room for the number right of the longest bar.
     const float width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(20));
     const double room = widgets::em(7) / (width - widgets::em(13));
@@ -126,7 +246,27 @@ class LatencyPanel final : public Panel {
     ImPlot::SetupFinish();
     for (std::size_t i = 0; i < parts.size(); ++i)
       bar_ui(context, rows[i], parts[i].stats, colors[i]);
+    if (!context.figure) point_at(context, result, parts);
     ImPlot::EndPlot();
+  }
+
+  // The plot itself takes no input.
+  static void point_at(DrawContext& context, const Latency& result,
+                       const std::vector<LatencyPart>& parts) {
+    const ImVec2 from = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+    if (!ImGui::IsWindowHovered() ||
+        !ImGui::IsMouseHoveringRect(from, {from.x + size.x, from.y + size.y}))
+      return;
+    const auto row = std::clamp<std::int64_t>(std::llround(ImPlot::GetPlotMousePos().y), 0,
+                                              static_cast<std::int64_t>(parts.size()) - 1);
+    const LatencyPart& part = parts[static_cast<std::size_t>(row)];
+    const LatencyStats& s = part.stats;
+    context.workspace.pointer.at({.row = fmt::format("{}\t{:.6g}\t{:.6g}\t{:.6g}\t{}", part.name,
+                                                     s.median_ms, s.q25_ms, s.q75_ms, s.samples),
+                                  .place = result.question.place});
+    widgets::tooltip(
+        "%s: %.4g ms\nquartiles %.4g and %.4g ms, %s", part.name.c_str(), s.median_ms, s.q25_ms,
+        s.q75_ms, fmt::format("{} {}", s.samples, s.samples == 1 ? "sample" : "samples").c_str());
   }
 
   static void bar_ui(DrawContext& context, double row, const LatencyStats& s, ImU32 color) {

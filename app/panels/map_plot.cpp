@@ -138,6 +138,10 @@ int format_token_tick(double value, char* buffer, int size, void*) {
                        format_count(static_cast<std::int64_t>(whole)).c_str());
 }
 
+int percent_tick(double value, char* buffer, int size, void*) {
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
+}
+
 const char* fitting(const char* name, const char* short_name, float plot_size) {
   // The other axis has its numbers and its name beside.
   return ImGui::CalcTextSize(name).x < plot_size - widgets::em(3.5F) ? name : short_name;

@@ -47,6 +47,8 @@ std::optional<MapPlotHit> map_plot_ui(DrawContext& context, const MapPlotSpec& s
 
 // "1,024" on an axis that counts tokens; nothing at fractions.
 int format_token_tick(double value, char* buffer, int size, void*);
+// "25 %" of 0.25.
+int percent_tick(double value, char* buffer, int size, void*);
 // The name of an axis of a plot so high (or wide): the short one where the long one would be cut.
 const char* fitting(const char* name, const char* short_name, float plot_size);
 // Plots that begin while it lives leave room beside the frame for half of the last tick's number.

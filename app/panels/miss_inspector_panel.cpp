@@ -33,9 +33,10 @@ class MissInspectorPanel final : public Panel {
     const Place& place = context.workspace.place();
     const auto span = state::watched_span(place);
     show_ui(context, kView);
-    widgets::figure_head_ui(context.palette, context.figure,
-                            span ? "What became of " + words_of(place, *span) : "Miss inspector",
-                            "", place_caption(place), trace_chips(context, place));
+    widgets::figure_head_ui(
+        context.palette, context.figure,
+        span ? "What became of " + state::watched_words(place) : "Miss inspector", "",
+        place_caption(place), trace_chips(context, place));
     if (!span) {
       widgets::empty_ui(context.palette,
                         "Click a key in any view, or select a word in the token strip.");
@@ -91,12 +92,6 @@ class MissInspectorPanel final : public Panel {
     }
     for (std::size_t i = 0; beside && i < slots.size(); ++i) heads(i);
     ImGui::Separator();
-  }
-
-  // The trace's own names are quoted; "key 1173" is not such a name.
-  static std::string words_of(const Place& place, const trace::TokenSpan& span) {
-    return place.has_keys() ? span.name
-                            : fmt::format("\u201C{}\u201D", state::readable_name(span.name));
   }
 
   // The parts come one after the other: what another method did stays under its name in none of them.
@@ -220,30 +215,19 @@ class MissInspectorPanel final : public Panel {
     key_verdict_ui(context, key, shown(key.slot).search);
   }
 
-  // In a figure what does not fit goes, the lists first.
+  // A figure's page grows by what does not fit.
   static void details_ui(DrawContext& context, const KeyUnderMethod& key, float room) {
     const float width = ImGui::GetContentRegionAvail().x;
     const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
     const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
-    const float least_plot = context.figure ? 8 : 11;
-    bool show_fates = true, show_lists = true;
-    if (context.figure) {
-      show_lists = room > widgets::em(least_plot) + fates + lists;
-      show_fates = room > widgets::em(least_plot) + fates;
-    }
-    const float rest = room - (show_fates ? fates : 0) - (show_lists ? lists : 0);
-    const float plot = std::clamp(rest - gap, widgets::em(least_plot), widgets::em(17));
+    const float plot = std::clamp(room - fates - lists - gap, widgets::em(11), widgets::em(17));
     const auto section = [gap = widgets::em(0.45F)] { ImGui::Dummy({0, gap}); };
     section();
     key_life_ui(context, key, plot);
-    if (show_fates) {
-      section();
-      key_fates_ui(context, key);
-    }
-    if (show_lists) {
-      section();
-      key_lists_ui(context, key);
-    }
+    section();
+    key_fates_ui(context, key);
+    section();
+    key_lists_ui(context, key);
   }
 
   struct ShownParts {

@@ -1,6 +1,7 @@
 // See page_plots.h.
 #include "app/panels/page_plots.h"
 
+#include "app/panels/map_plot.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -69,10 +70,6 @@ void cuts_ui(ImDrawList* draw, const DrawContext& context, const Pages& result) 
     draw->AddText({at.x + widgets::em(0.3F), at.y - ImGui::GetTextLineHeight() - 2},
                   context.palette.muted, "truly best");
   }
-}
-
-int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
 }
 
 // Dots of the scatter; the page under the mouse, if any.

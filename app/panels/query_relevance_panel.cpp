@@ -131,10 +131,11 @@ class QueryRelevancePanel final : public Panel {
 
   static void point_at(DrawContext& context, const Relevance& result, const Wanted& wanted,
                        std::size_t query) {
-    query_tooltip(result.question.place, *result->queries, wanted, query);
     const state::Place& place = result.question.place;
-    if (plot_clicked() && !result.stale)
-      choose_query(context, place, place.chunk_info().begin + static_cast<std::int32_t>(query));
+    const std::int32_t position = place.chunk_info().begin + static_cast<std::int32_t>(query);
+    query_tooltip(place, *result->queries, wanted, query);
+    point_at_query(context, place, position);
+    if (plot_clicked() && !result.stale) choose_query(context, place, position);
   }
 
   state::LastAnswer<QueryRelevanceQuestion> shown_;

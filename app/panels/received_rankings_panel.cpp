@@ -4,6 +4,7 @@
 #include "app/panels/map_plot.h"
 #include "app/state/labels.h"
 #include "app/state/questions/how_it_works/received_rankings.h"
+#include "app/state/token_text.h"
 
 #include "core/base/units.h"
 
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 namespace kvloupe::panels {
 namespace {
@@ -235,6 +237,9 @@ class ReceivedRankingsPanel final : public Panel {
       items.push_back({"selected", context.palette.hit});
       items.push_back({"global or query-specific, not selected", context.palette.miss});
     }
+    if (const auto span = marked_keys(picture))
+      items.push_back({state::readable_name(span->name), context.palette.text,
+                       widgets::LegendItem::Shape::Ring});
     widgets::legend_ui(context.palette, items);
     const std::int64_t top = picture.rankings().top;
     std::string text =
@@ -311,10 +316,44 @@ class ReceivedRankingsPanel final : public Panel {
     widgets::tooltip(std::move(lines));
   }
 
-  static ImVec2 pixel_of(const ReceivedRankings& r, std::int32_t key) {
+  // What the keys drawn receive; of those that receive nothing, the least that is drawn.
+  struct Extent {
+    double mean = 1, max = 1;
+  };
+  static Extent least_of(const Picture& picture) {
+    const ReceivedRankings& r = picture.rankings();
+    Extent least;
+    const auto lower = [](double& low, double value) {
+      if (value > 0) low = std::min(low, std::max(kLeast, value));
+    };
+    for (const std::int32_t key : picture.ranked->drawn) {
+      lower(least.mean, double{r.mean[static_cast<std::size_t>(key)]});
+      lower(least.max, double{r.max[static_cast<std::size_t>(key)]});
+    }
+    return {least.mean / 1.5, least.max / 1.5};
+  }
+
+  static ImVec2 pixel_of(const ReceivedRankings& r, const Extent& least, std::int32_t key) {
     const auto j = static_cast<std::size_t>(key);
-    return ImPlot::PlotToPixels(std::max(kLeast, double{r.mean[j]}),
-                                std::max(kLeast, double{r.max[j]}));
+    return ImPlot::PlotToPixels(std::max(least.mean, double{r.mean[j]}),
+                                std::max(least.max, double{r.max[j]}));
+  }
+
+  // The keys to follow, where they are few enough to tell them apart.
+  static std::optional<trace::TokenSpan> marked_keys(const Picture& picture) {
+    const auto span = state::named_watched_span(picture.place());
+    const bool few = span && span->end - span->begin <= kMostMarks;
+    return few && span->begin < picture.rankings().num_keys() ? span : std::nullopt;
+  }
+
+  static void marks_ui(DrawContext& context, const Picture& picture, const Extent& least) {
+    const auto span = marked_keys(picture);
+    if (!span) return;
+    const ReceivedRankings& r = picture.rankings();
+    const auto end = std::min<std::int64_t>(span->end, r.num_keys());
+    for (std::int32_t key = span->begin; key < end; ++key)
+      ImPlot::GetPlotDrawList()->AddCircle(pixel_of(r, least, key), widgets::em(0.3F),
+                                           context.palette.text, 0, widgets::em(0.12F));
   }
 
   // Mean against maximum: global keys to the right, query-specific ones above the rest.
@@ -329,8 +368,9 @@ class ReceivedRankingsPanel final : public Panel {
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-    ImPlot::SetupAxesLimits(kLeast, 2 * std::max(kLeast, picture.ranked->most_mean), kLeast, 2,
-                            fit_.condition(picture.ranked.key));
+    const Extent least = least_of(picture);
+    ImPlot::SetupAxesLimits(least.mean, 2 * std::max(least.mean, picture.ranked->most_mean),
+                            least.max, 2, fit_.condition(picture.ranked.key));
     ImPlot::SetupFinish();
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
@@ -342,21 +382,23 @@ class ReceivedRankingsPanel final : public Panel {
                               ? widgets::with_alpha(context.palette.muted, 0.45F)
                               : widgets::color_of(context.palette, r.kind[j]);
       if (!picture.has_selection() || picture.selected(j))
-        draw->AddCircleFilled(pixel_of(r, key), radius, color);
+        draw->AddCircleFilled(pixel_of(r, least, key), radius, color);
       else
-        draw->AddCircle(pixel_of(r, key), radius, color, 0, std::max(1.0F, widgets::em(0.07F)));
+        draw->AddCircle(pixel_of(r, least, key), radius, color, 0,
+                        std::max(1.0F, widgets::em(0.07F)));
     }
+    marks_ui(context, picture, least);
     ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) nearest_ui(context, picture);
+    if (ImPlot::IsPlotHovered() && !context.figure) nearest_ui(context, picture, least);
     ImPlot::EndPlot();
   }
 
-  static void nearest_ui(DrawContext& context, const Picture& picture) {
+  static void nearest_ui(DrawContext& context, const Picture& picture, const Extent& least) {
     const ImVec2 mouse = ImGui::GetMousePos();
     float best = widgets::em(0.8F);
     std::int32_t found = -1;
     for (const std::int32_t key : picture.ranked->drawn) {
-      const ImVec2 at = pixel_of(picture.rankings(), key);
+      const ImVec2 at = pixel_of(picture.rankings(), least, key);
       const float distance = std::hypot(at.x - mouse.x, at.y - mouse.y);
       if (distance >= best) continue;
       best = distance;
@@ -366,6 +408,7 @@ class ReceivedRankingsPanel final : public Panel {
   }
 
   static constexpr double kLeast = 1e-7;  // of the axes: attention may be 0
+  static constexpr std::int32_t kMostMarks = 64;
   state::LastAnswer<ReceivedRankingsQuestion> ranked_;
   state::LastAnswer<RankedSelectionQuestion> selected_;
   widgets::MapTexture texture_;

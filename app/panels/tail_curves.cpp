@@ -1,12 +1,12 @@
 #include "app/panels/tail_curves.h"
 
+#include "app/panels/map_plot.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -17,23 +17,19 @@ using Shares = state::HeavyTailQuestion::Shares;
 
 namespace {
 
-// A label on a ground of its own, pushed into the plot.
-void label_ui(DrawContext& context, ImVec2 at, ImU32 color, const std::string& text) {
+// In the upper right corner, where falling curves leave room, one line below the other.
+void label_ui(DrawContext& context, int line, ImU32 color, const std::string& text) {
   const ImVec2 size = ImGui::CalcTextSize(text.c_str());
   const ImVec2 origin = ImPlot::GetPlotPos(), room = ImPlot::GetPlotSize();
-  at.x = std::max(origin.x, std::min(at.x, origin.x + room.x - size.x - widgets::em(0.2F)));
-  at.y = std::max(origin.y, at.y);
+  const ImVec2 at(origin.x + std::max(0.0F, room.x - size.x - widgets::em(0.4F)),
+                  origin.y + widgets::em(0.2F) + size.y * static_cast<float>(line));
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   draw->AddRectFilled(at, {at.x + size.x, at.y + size.y},
-                      widgets::with_alpha(context.palette.panel, 0.85F));
+                      widgets::with_alpha(context.palette.panel, 0.7F));
   draw->AddText(at, color, text.c_str());
 }
 
 }  // namespace
-
-int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
-}
 
 void fine_log_ticks(ImAxis axis, double low, double high) {
   std::vector<double> ticks;
@@ -60,11 +56,7 @@ void power_law_ui(DrawContext& context, const Curve& curve) {
   ImPlot::GetPlotDrawList()->AddLine(
       ImPlot::PlotToPixels(1, curve.tail->at(1)), ImPlot::PlotToPixels(end, curve.tail->at(end)),
       widgets::with_alpha(context.palette.fit, 0.9F), widgets::em(0.12F));
-  // Falling curves leave room below.
-  const std::string text = fmt::format("index {:.2f}", curve.tail->index);
-  const ImVec2 at = ImPlot::PlotToPixels(std::sqrt(end), curve.tail->at(std::sqrt(end)));
-  label_ui(context, {at.x - ImGui::CalcTextSize(text.c_str()).x, at.y + widgets::em(1)},
-           context.palette.text, text);
+  label_ui(context, 0, context.palette.text, fmt::format("index {:.2f}", curve.tail->index));
 }
 
 void half_ui(DrawContext& context, const Shares& shares, ImU32 color, const char* what,
@@ -75,9 +67,8 @@ void half_ui(DrawContext& context, const Shares& shares, ImU32 color, const char
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   draw->AddLine(top, {top.x, bottom}, widgets::with_alpha(color, 0.8F), widgets::em(0.08F));
   draw->AddCircleFilled(top, widgets::em(0.34F), color);
-  const float line = ImGui::GetTextLineHeight() * (static_cast<float>(label_line) + 1.2F);
   if (ImPlot::GetPlotSize().y > widgets::em(9))  // else they would hide the curves
-    label_ui(context, {top.x + widgets::em(0.3F), bottom - line}, color,
+    label_ui(context, label_line, color,
              fmt::format("half: {} {}", format_count(shares.half), what));
 }
 

@@ -11,7 +11,6 @@ namespace kvloupe::panels {
 
 // Ticks at 1, 2 and 5: a range of one decade or two shows more than its powers of ten.
 void fine_log_ticks(ImAxis axis, double low, double high);
-int percent_tick(double value, char* buffer, int size, void*);
 
 void tail_curve_ui(const state::HeavyTailQuestion::Curve& curve, ImU32 color);
 // The power law over the ranks that it was fitted to.

@@ -155,9 +155,10 @@ class TokenStripPanel final : public Panel {
       }
       if (texts_[i].top() == top_[i]) continue;
       top_[i] = texts_[i].top();
+      const std::int32_t token = top_[i].token;
       const double at =
-          i == 0 ? aligned.in_b(top_[i], Side::Begin) : aligned.in_a(top_[i], Side::Begin);
-      texts_[1 - i].bring_to_top(static_cast<std::int32_t>(at));
+          i == 0 ? aligned.in_b(token, Side::Begin) : aligned.in_a(token, Side::Begin);
+      texts_[1 - i].bring_to_top({static_cast<std::int32_t>(at), top_[i].cut});
       following_[1 - i] = kFrames;
       return;
     }
@@ -302,7 +303,7 @@ class TokenStripPanel final : public Panel {
   std::array<state::LastAnswer<SelectedVsTrueQuestion>, 2> verdicts_;
   std::array<TokenText, 2> texts_;            // of this trace and of the other
   std::array<std::int32_t, 2> over_{-1, -1};  // the token under the mouse in each
-  std::array<std::int32_t, 2> top_{0, 0};     // the first in view of each, as far as both agree
+  std::array<TokenText::Top, 2> top_;         // of each, as far as both agree
   std::array<int, 2> following_{0, 0};        // frames in which it comes after the other
   SteadyHead head_;
   std::string search_, search_key_;

@@ -125,12 +125,13 @@ TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, floa
   follow(context, here, line_height);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   const std::int32_t num_lines = layout_.num_lines();
-  const auto first =
-      std::clamp(static_cast<std::int32_t>(ImGui::GetScrollY() / line_height), 0, num_lines - 1);
+  // Scrolled to a line it stands at a whole pixel, which may be above the line's begin.
+  const auto first = std::clamp(static_cast<std::int32_t>((ImGui::GetScrollY() + 1) / line_height),
+                                0, num_lines - 1);
   const auto last = std::min(
       num_lines, first + static_cast<std::int32_t>(ImGui::GetWindowHeight() / line_height) + 2);
   const auto [from, to] = layout_.tokens_of(first, last);
-  top_token_ = from;
+  top_ = {from, std::max(0.0F, ImGui::GetScrollY() - line_height * static_cast<float>(first))};
   for (std::int32_t t = from; t < to; ++t) token_ui(context, spec, here, t, origin, line_height);
   underline_ui(context, here, origin, line_height, from, to);
   ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
@@ -192,14 +193,14 @@ void TokenText::follow(DrawContext& context, const Place& here, float line_heigh
                                             here.key_end != followed_.key_end);
   const trace::ChunkInfo& chunk = here.chunk_info();
   const auto span = state::watched_span(here);
-  if (wanted_top_ >= 0 && !new_text)
-    scroll_to_line(std::exchange(wanted_top_, -1), line_height);
+  if (wanted_top_ && !new_text)
+    scroll_to_line(*std::exchange(wanted_top_, std::nullopt), line_height);
   else if ((new_text || new_keys) && span && (here.has_keys() || span->begin < chunk.end()))
     scroll_to(span->begin, line_height, 0.35F);
   else if (new_text || here.chunk != followed_.chunk)
     scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
   else if (followed_layout_ != layout_.key)
-    scroll_to(top_token_, line_height, 0);
+    scroll_to(top_.token, line_height, 0);
   followed_ = here;
   followed_layout_ = layout_.key;
 }
@@ -213,10 +214,10 @@ void TokenText::scroll_to(std::int32_t token, float line_height, float share) co
   ImGui::SetScrollY(std::max(0.0F, std::floor((y - height * share) / line_height) * line_height));
 }
 
-void TokenText::scroll_to_line(std::int32_t token, float line_height) const {
-  if (token < 0 || token >= static_cast<std::int32_t>(layout_.line.size())) return;
-  ImGui::SetScrollY(line_height *
-                    static_cast<float>(layout_.line[static_cast<std::size_t>(token)]));
+void TokenText::scroll_to_line(Top top, float line_height) const {
+  if (top.token < 0 || top.token >= static_cast<std::int32_t>(layout_.line.size())) return;
+  const std::int32_t line = layout_.line[static_cast<std::size_t>(top.token)];
+  ImGui::SetScrollY(line_height * static_cast<float>(line) + top.cut);
 }
 
 TokenText::Mouse TokenText::point_at(DrawContext& context, const Spec& spec, ImVec2 origin,

@@ -4,9 +4,12 @@
 
 #include "app/panels/view_frame.h"
 #include "app/state/questions/kept/token_strip.h"
+#include "app/state/token_text.h"
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,9 +42,18 @@ class TokenText {
   };
   Mouse draw(DrawContext& context, const Spec& spec);
 
-  std::int32_t top() const { return top_token_; }
-  // The token's line comes to the top in the next frame.
-  void bring_to_top(std::int32_t token) { wanted_top_ = token; }
+  // The first line in view.
+  struct Top {
+    std::int32_t token = 0;  // its first
+    float cut = 0;           // pixels of it that are above the view
+
+    bool operator==(const Top& other) const {
+      return token == other.token && std::abs(cut - other.cut) < 1;
+    }
+  };
+  Top top() const { return top_; }
+  // The token's line comes there in the next frame.
+  void bring_to_top(Top top) { wanted_top_ = top; }
 
  private:
   // Where each token stands.
@@ -49,7 +61,7 @@ class TokenText {
    public:
     std::string key;                       // trace, width and font
     std::vector<float> x;                  // left edge, [T]
-    std::vector<float> width;              // [T]
+    std::vector<float> width;              // [T], ahead of x while it is laid out
     std::vector<std::int32_t> line_begin;  // first token of each line
     std::vector<std::int32_t> line;        // [T]
 
@@ -64,10 +76,9 @@ class TokenText {
       const std::size_t last = trace.text.size();
       const std::size_t end = last - x.size() > most_tokens ? x.size() + most_tokens : last;
       for (std::size_t t = x.size(); t < end; ++t) {
-        const float w = std::max(2.0F, ImGui::CalcTextSize(trace.text[t].c_str()).x);
-        if (at_ > 0 && at_ + w > room) new_line(t);
+        const float w = width_of(trace, t);
+        if (at_ > 0 && at_ + std::max(w, word_width(trace, raw, t, room)) > room) new_line(t);
         x.push_back(at_);
-        width.push_back(w);
         line.push_back(static_cast<std::int32_t>(line_begin.size()) - 1);
         at_ += w;
         if (raw[t].find('\n') != std::string::npos && t + 1 < last) new_line(t + 1);
@@ -83,6 +94,23 @@ class TokenText {
     }
 
    private:
+    float width_of(const state::OpenTrace& trace, std::size_t token) {
+      for (std::size_t t = width.size(); t <= token; ++t)
+        width.push_back(std::max(2.0F, ImGui::CalcTextSize(trace.text[t].c_str()).x));
+      return width[token];
+    }
+    // Of the word that begins here; 0 where none does, and of one that fits no line.
+    float word_width(const state::OpenTrace& trace, const std::vector<std::string>& raw,
+                     std::size_t token, float room) {
+      if (!state::begins_word(raw[token])) return 0;
+      float sum = width_of(trace, token);
+      for (std::size_t t = token + 1; t < raw.size() && !state::begins_word(raw[t]); ++t) {
+        if (raw[t - 1].find('\n') != std::string::npos) break;
+        sum += width_of(trace, t);
+        if (sum > room) return 0;
+      }
+      return sum;
+    }
     void new_line(std::size_t token) {
       line_begin.push_back(static_cast<std::int32_t>(token));
       at_ = 0;
@@ -98,16 +126,16 @@ class TokenText {
                     float line_height, std::int32_t from, std::int32_t to) const;
   void follow(DrawContext& context, const state::Place& here, float line_height);
   void scroll_to(std::int32_t token, float line_height, float share) const;
-  void scroll_to_line(std::int32_t token, float line_height) const;
+  void scroll_to_line(Top top, float line_height) const;
   Mouse point_at(DrawContext& context, const Spec& spec, ImVec2 origin, float line_height,
                  std::int32_t from, std::int32_t to);
   Mouse pressed(std::int32_t token);
 
   Layout layout_, next_layout_;
-  state::Place followed_;         // scrolled for
-  std::string followed_layout_;   // the same
-  std::int32_t top_token_ = 0;    // first in view
-  std::int32_t wanted_top_ = -1;  // to be it
+  state::Place followed_;        // scrolled for
+  std::string followed_layout_;  // the same
+  Top top_;
+  std::optional<Top> wanted_top_;  // to be it
   std::int32_t drag_from_ = -1;
 };
 

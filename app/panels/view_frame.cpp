@@ -384,7 +384,8 @@ std::string token_line(const state::Place& place, std::int32_t position) {
                      place.trace->token_label[static_cast<std::size_t>(position)]);
 }
 
-void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) {
+void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
+                   double tokens_per_column) {
   if (place.empty()) return;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 origin = ImPlot::GetPlotPos();
@@ -393,8 +394,8 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines) 
   std::vector<std::pair<float, float>> labels;  // left and right of those written
   const auto mark = [&](std::int32_t begin, std::int32_t end, const std::string& name, ImU32 color,
                         bool line) {
-    const float left = ImPlot::PlotToPixels(begin, 0).x;
-    const float right = std::max(ImPlot::PlotToPixels(end, 0).x, left + 2);
+    const float left = ImPlot::PlotToPixels(begin / tokens_per_column, 0).x;
+    const float right = std::max(ImPlot::PlotToPixels(end / tokens_per_column, 0).x, left + 2);
     if (right < origin.x || left > origin.x + size.x) return;
     const float bar = widgets::em(0.28F);
     draw->AddRectFilled({std::max(left, origin.x), origin.y - bar},

@@ -9,6 +9,7 @@
 #include "app/shell/windows/welcome.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 
@@ -172,6 +172,8 @@ void Explorer::draw_all() {
   if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
   tour_.draw(gui_.palette());
   panels_.draw(gui_);
+  if (const std::string wanted = std::exchange(workspace_.wanted_command, {}); !wanted.empty())
+    run_command(wanted);
   if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(
         gui_.palette(), recent_, [this] { open_dialog(); }, [this] { new_capture(); },
@@ -282,10 +284,8 @@ std::string Explorer::under_way() {
   notes_.finish();
   if (const std::string why = notes_.unsaved(); !why.empty())
     parts.push_back("notes are not saved (" + why + ")");
-  std::string sentence = fmt::format("{}", fmt::join(parts, "; "));
-  if (sentence.empty()) return sentence;
-  sentence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence.front())));
-  return sentence + ".";
+  if (parts.empty()) return "";
+  return capitalised(fmt::format("{}.", fmt::join(parts, "; ")));
 }
 
 void Explorer::menu_ui() {
@@ -375,6 +375,12 @@ void Explorer::open_dialog() {
 }
 
 void Explorer::new_capture() { capture_.open(settings_.last_folder); }
+
+void Explorer::new_drift_capture() {
+  new_capture();
+  const bool known = workspace_.has_trace() && workspace_.method().known();
+  capture_.form().choose_drift(known ? workspace_.method().text : std::string());
+}
 
 DroppedFiles::Places Explorer::places_of_dropped() {
   const auto take = [this](const std::string& path) {

@@ -87,6 +87,7 @@ class Explorer {
   void note_recent(const std::string& path);
   void open_dialog();
   void new_capture();
+  void new_drift_capture();  // of the method shown
   void set_scale(float scale);
   void set_theme(widgets::ThemeChoice theme);
   widgets::ThemeKind theme() const;

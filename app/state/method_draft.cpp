@@ -24,11 +24,24 @@ std::map<std::string, std::string> values_of(const std::string& spec,
   return values;
 }
 
+// A budget: 0 is none.
+bool is_given(const std::string& budget) { return !budget.empty() && budget != "0"; }
+
 }  // namespace
 
 MethodDraft::MethodDraft(const std::string& spec, const selection::ModelShape& shape) {
   id_ = selection::MethodSpec::parse(spec).id();
   values_ = values_of(spec, shape);
+  note_budget();
+}
+
+void MethodDraft::note_budget() {
+  for (const char* name : {"budget_tokens", "budget_ratio"})
+    if (is_given(value(name))) budget_ = {name, value(name)};
+}
+
+void MethodDraft::keep_budget_of(const MethodDraft& before) {
+  if (budget_.first.empty()) budget_ = before.budget_;
 }
 
 void MethodDraft::change_method(const std::string& id, const selection::ModelShape& shape,
@@ -58,11 +71,15 @@ void MethodDraft::change_method(const std::string& id, const selection::ModelSha
   }
   const auto names = [&](const char* budget) {
     const auto value = before.find(budget);
-    return value != before.end() && !value->second.empty() && value->second != "0";
+    return value != before.end() && is_given(value->second);
   };
   if (info->budget == selection::BudgetUse::Required && !names("budget_tokens") &&
-      !names("budget_ratio"))
-    values_["budget_tokens"] = std::to_string(selection::default_budget(num_tokens));
+      !names("budget_ratio")) {
+    if (budget_.first.empty())
+      values_["budget_tokens"] = std::to_string(selection::default_budget(num_tokens));
+    else
+      set(budget_.first, budget_.second);
+  }
 }
 
 MethodDraft MethodDraft::defaults(const selection::ModelShape& shape,
@@ -89,8 +106,9 @@ void MethodDraft::set(const std::string& name, const std::string& value) {
   // Some parameters exist only beside this value: they begin with its defaults.
   for (const selection::ParamInfo* param : params())
     if (param->only_for == name + "=" + value) values_[param->name] = param->default_text;
-  if (name == "budget_ratio" && value != "0" && !value.empty()) values_["budget_tokens"] = "0";
-  if (name == "budget_tokens" && value != "0" && !value.empty()) values_["budget_ratio"] = "0";
+  if (name == "budget_ratio" && is_given(value)) values_["budget_tokens"] = "0";
+  if (name == "budget_tokens" && is_given(value)) values_["budget_ratio"] = "0";
+  note_budget();
 }
 
 std::string MethodDraft::spec() const {

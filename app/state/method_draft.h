@@ -19,10 +19,12 @@ class MethodDraft {
   MethodDraft(const std::string& spec, const selection::ModelShape& shape);
 
   const std::string& id() const { return id_; }
-  // Another method; budget and scope stay where it has them, else its budget is the default one for
-  // a trace of so many tokens.
+  // Another method; budget and scope stay where it has them, else its budget is the last one there was, or
+  // the default one for a trace of so many tokens.
   void change_method(const std::string& id, const selection::ModelShape& shape,
                      std::int64_t num_tokens);
+  // Of a method without a budget: the last one is that of the draft before.
+  void keep_budget_of(const MethodDraft& before);
   // The same method with its defaults there; empty values where it has none.
   MethodDraft defaults(const selection::ModelShape& shape, std::int64_t num_tokens) const;
   // The common parameters where the method has a budget, then its own.
@@ -39,6 +41,10 @@ class MethodDraft {
  private:
   std::string id_;
   std::map<std::string, std::string> values_;
+  std::pair<std::string, std::string>
+      budget_;  // the last one: parameter and value; empty: none yet
+
+  void note_budget();
 };
 
 }  // namespace kvloupe::state

@@ -2,13 +2,13 @@
 #include "app/state/method_groups.h"
 
 #include "app/state/token_text.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <sstream>
 
 namespace kvloupe::state {
@@ -18,14 +18,9 @@ using selection::MethodInfo;
 using selection::ParamInfo;
 using selection::ParamType;
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 bool matches(const MethodInfo& method, const std::string& query) {
-  const std::string text = lower(method.id + " " + method.title + " " + method.paper);
-  std::istringstream words(lower(query));
+  const std::string text = lower_case(method.id + " " + method.title + " " + method.paper);
+  std::istringstream words(lower_case(query));
   for (std::string word; words >> word;)
     if (text.find(word) == std::string::npos) return false;
   return true;

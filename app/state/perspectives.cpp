@@ -54,7 +54,7 @@ std::vector<Perspective> make_perspectives() {
        RailIcon::Bars,
        0.42F,
        0.36F,
-       0.42F,
+       0.4F,
        {{"method_compare", Spot::Large},
         {"budget_sweep", Spot::Beside, Spot::Large},
         {"latency", Spot::Below}}},

@@ -1,5 +1,6 @@
 #include "app/state/place.h"
 
+#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -83,6 +84,14 @@ std::optional<trace::TokenSpan> named_watched_span(const Place& place) {
     for (const trace::TokenSpan& span : place.info().spans)
       if (span.begin == watched->begin && span.end == watched->end) return span;
   return watched;
+}
+
+std::string watched_words(const Place& place) {
+  const auto span = named_watched_span(place);
+  if (!span) return {};
+  return place.has_keys() && span->name == watched_span(place)->name
+             ? span->name
+             : fmt::format("\u201C{}\u201D", readable_name(span->name));
 }
 
 }  // namespace kvloupe::state

@@ -84,5 +84,7 @@ std::string range_words(const char* one, const char* several, std::int64_t begin
 std::optional<trace::TokenSpan> watched_span(const Place& place);
 // The same by the name that the trace has for just these keys, if it has one.
 std::optional<trace::TokenSpan> named_watched_span(const Place& place);
+// The name in quotes; keys that have none by their positions: "key 1,173".
+std::string watched_words(const Place& place);
 
 }  // namespace kvloupe::state

@@ -1,9 +1,9 @@
 // See token_text.h.
 #include "app/state/token_text.h"
 
+#include "core/base/code_point.h"
+#include "core/base/letters.h"
 #include "core/base/printable.h"
-
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <set>
@@ -12,23 +12,6 @@ namespace kvloupe::state {
 namespace {
 
 constexpr std::size_t kMostInName = 400;  // code points
-
-// Calls with each code point, or with -1 and one byte where the text is not valid.
-template <typename F>
-void for_each_code_point(std::string_view bytes, F&& each) {
-  std::size_t at = 0;
-  while (at < bytes.size()) {
-    utf8proc_int32_t code_point = -1;
-    const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data() + at);
-    const auto used =
-        utf8proc_iterate(data, static_cast<utf8proc_ssize_t>(bytes.size() - at), &code_point);
-    const std::size_t length = used > 0 ? static_cast<std::size_t>(used) : 1;
-    each(used > 0 ? code_point : -1, bytes.substr(at, length));
-    at += length;
-  }
-}
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 }  // namespace
 
@@ -55,10 +38,16 @@ std::string readable_token(std::string_view bytes) {
   return out.empty() ? "(empty)" : out;
 }
 
+bool begins_word(std::string_view bytes) {
+  if (bytes.empty()) return false;
+  const auto first = static_cast<unsigned char>(bytes.front());
+  return first == ' ' || first == '\n' || first == '\t' || first >= 0xE3;
+}
+
 std::vector<char32_t> unusual_code_points(const std::vector<std::string>& texts) {
   std::set<char32_t> found;
   for (const std::string& text : texts)
-    for_each_code_point(text, [&](utf8proc_int32_t code_point, std::string_view) {
+    for_each_code_point(text, [&](std::int32_t code_point, std::string_view) {
       if (code_point >= 0x0530) found.insert(static_cast<char32_t>(code_point));
     });
   return {found.begin(), found.end()};
@@ -85,14 +74,13 @@ std::vector<TokenRange> find_text(const std::vector<std::string>& tokens, std::s
   std::vector<std::size_t> begins;
   for (const std::string& token : tokens) {
     begins.push_back(text.size());
-    for (const char c : token) text += lower(c);
+    text += lower_case(token);
   }
   const auto token_at = [&](std::size_t byte) {
     return static_cast<std::int32_t>(std::upper_bound(begins.begin(), begins.end(), byte) -
                                      begins.begin() - 1);
   };
-  std::string wanted;
-  for (const char c : needle) wanted += lower(c);
+  const std::string wanted = lower_case(std::string(needle));
   for (std::size_t at = text.find(wanted); at != std::string::npos;
        at = text.find(wanted, at + 1)) {
     const TokenRange match{token_at(at), token_at(at + wanted.size() - 1) + 1};

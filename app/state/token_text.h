@@ -12,6 +12,9 @@ namespace kvloupe::state {
 std::string readable_text(std::string_view bytes);
 // For a single token in a table or tooltip: leading and trailing blanks are visible too.
 std::string readable_token(std::string_view bytes);
+// Whether text may be parted before the token: where a word begins, and before a character of a script that
+// is written without blanks.
+bool begins_word(std::string_view bytes);
 // For names that a file gives (spans, models, methods, files): as printable (core/base/printable.h),
 // short enough for a line, never empty, and without "##", after which Dear ImGui shows nothing of a
 // label.

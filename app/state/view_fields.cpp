@@ -170,8 +170,8 @@ std::vector<ViewField> make_fields() {
          return unless(s.picture.theme, PictureForm{}.theme, theme_text(s.picture.theme));
        },
        read_theme},
-      {"size", "", "pixels at scale 1 (default 1600x900)", Shape::One, kAllCarriers, write_size,
-       read_size},
+      {"size", "", "pixels at scale 1 (default 1600x900, and higher where the view needs it)",
+       Shape::One, kAllCarriers, write_size, read_size},
       {"scale", "", "multiplies the size and sharpens (default 1)", Shape::One, kAllCarriers,
        [](const S& s) {
          return unless(s.picture.scale, PictureForm{}.scale, fmt::to_string(s.picture.scale));

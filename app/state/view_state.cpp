@@ -213,7 +213,9 @@ void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
   ViewSettings settings = what;
   settings.options.clear();
   for (const auto& [name, value] : what.options)
-    attempt(unknown, [&] { settings.options[name] = checked_option(name, value); });
+    attempt(unknown, [&, name = name, value = value] {
+      settings.options[name] = checked_option(name, value);
+    });
   std::error_code ignored;
   if (!settings.other_trace.empty())  // as tabs name their files
     settings.other_trace = std::filesystem::absolute(settings.other_trace, ignored).string();

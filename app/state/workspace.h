@@ -23,6 +23,7 @@ class Workspace {
   Traces traces;
   Cursor cursor;
   Pointer pointer;
+  std::string wanted_command;  // of the window, by its id, that a view has a button for
 
   // Once a frame, before anything is asked.
   int begin_frame() {

@@ -33,7 +33,6 @@ class GgufFile {
   void add_to(Sha256& sum) const { file_.add_to(sum); }
   std::span<const std::byte> bytes() const { return bytes_; }  // the whole file
 
-  bool has(std::string_view key) const;
   // nullopt when the key is absent (or ""); throws Error{Input} when it is of another type.
   std::optional<std::int64_t> integer(std::string_view key) const;
   std::optional<double> real(std::string_view key) const;

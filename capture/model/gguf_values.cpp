@@ -49,8 +49,6 @@ const GgufFile::Value* GgufFile::find(std::string_view key) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
-bool GgufFile::has(std::string_view key) const { return find(key) != nullptr; }
-
 std::int64_t GgufFile::read_integer(Cursor& cursor, std::uint32_t type,
                                     std::string_view key) const {
   switch (type) {

@@ -7,28 +7,25 @@
 #include "capture/tasks/corpus.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
+#include "core/base/seconds_since.h"
 #include "core/base/sha256.h"
 #include "core/base/units.h"
 #include "core/device/torch_device.h"
 #include "core/selection/lanes/basis.h"
 
 #include <ATen/ATen.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <span>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace kvloupe::capture {
@@ -132,8 +129,7 @@ void run_over(const std::shared_ptr<const LoadedModel>& model, const Prose& pros
       context.cancel.throw_if_cancelled();
       decoder.forward(std::span(ids).subspan(chunk.begin, chunk.length), hook, false);
       done += chunk.length;
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-      context.report(done, total, fmt::format("{:.0f} tokens/s", done / seconds.count()));
+      context.report(done, total, fmt::format("{:.0f} tokens/s", done / seconds_since(begin)));
     }
   }
 }
@@ -154,30 +150,12 @@ void describe_source(const LoadedModel& model, const Prose& prose, trace::Basis&
 }
 
 // One program at a time makes a model's bases; who waited finds them made.
-class CalibrationLock {
- public:
-  CalibrationLock(const fs::path& path, const CancelToken& cancel)
-      : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    bool said = false;
-    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 &&
-           errno == EWOULDBLOCK) {
-      if (!said) log::info("waiting for another calibration of the model");
-      said = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      if (!cancel.cancelled()) continue;
-      ::close(descriptor_);
-      cancel.throw_if_cancelled();
-    }
-  }
-  ~CalibrationLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  CalibrationLock(const CalibrationLock&) = delete;
-  CalibrationLock& operator=(const CalibrationLock&) = delete;
-
- private:
-  int descriptor_;
-};
+FileLock calibration_lock(const fs::path& path, const CancelToken& cancel) {
+  FileLock lock(path);
+  if (!lock.held()) log::info("waiting for another calibration of the model");
+  while (!lock.wait(std::chrono::milliseconds(50))) cancel.throw_if_cancelled();
+  return lock;
+}
 
 void create_cache_folder(const fs::path& folder) {
   std::error_code code;
@@ -214,7 +192,7 @@ void make_auto_bases(const std::string& model_hash, bool of_values,
                      const WorkContext& context) {
   const fs::path folder = selection::auto_basis_path(BasisKind::Loki, model_hash).parent_path();
   create_cache_folder(folder);
-  const CalibrationLock lock(folder / ".lock", context.cancel);
+  const FileLock lock = calibration_lock(folder / ".lock", context.cancel);
   const std::vector<BasisKind> kinds = missing_kinds(model_hash, of_values);
   if (kinds.empty()) return;
   log::info("calibrating this model's bases on Persuasion, once; a minute or two on two cores");

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
+#include "core/base/seconds_since.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/device/torch_device.h"
@@ -39,10 +40,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // --- before the model is loaded
 // --------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include "capture/model/model.h"
 #include "capture/run/resume.h"
+#include "core/base/seconds_since.h"
 #include "core/device/torch_device.h"
 
 #include <ATen/ATen.h>
@@ -16,10 +17,6 @@ namespace kvloupe::capture {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // The recorder, and the dense model that compares what reaches it.
 class ComparedAttention final : public AttentionHook {

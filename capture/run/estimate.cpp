@@ -3,6 +3,7 @@
 #include "capture/model/linear.h"
 #include "capture/run/memory_plan.h"
 #include "core/attention/attention.h"
+#include "core/base/seconds_since.h"
 #include "core/device/torch_device.h"
 
 #include <ATen/ATen.h>
@@ -31,7 +32,7 @@ double seconds_of(c10::Device device, const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
   device::wait_for(device);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 // Seconds of the second run: the first one pays for threads and memory.

@@ -3,6 +3,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/base/seconds_since.h"
 #include "core/selection/attend.h"
 
 #include <ATen/ATen.h>
@@ -23,9 +24,7 @@ constexpr std::size_t kMaxQueuedBytes = std::size_t{128} << 20;
 class ScopedTimer {
  public:
   explicit ScopedTimer(double& total) : total_(total) {}
-  ~ScopedTimer() {
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  ~ScopedTimer() { total_ += seconds_since(begin_); }
   ScopedTimer(const ScopedTimer&) = delete;
   ScopedTimer& operator=(const ScopedTimer&) = delete;
 

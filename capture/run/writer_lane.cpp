@@ -1,6 +1,8 @@
 // One mutex and one condition serve both sides: items are large and few.
 #include "capture/run/writer_lane.h"
 
+#include "core/base/seconds_since.h"
+
 #include <chrono>
 #include <utility>
 
@@ -40,8 +42,7 @@ void WriterLane::wait_until(std::unique_lock<std::mutex>& lock,
   if (!error_ && !condition()) {
     const auto begin = std::chrono::steady_clock::now();
     changed_.wait(lock, [&] { return error_ || condition(); });
-    waited_seconds_ +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    waited_seconds_ += seconds_since(begin);
   }
   if (error_) std::rethrow_exception(error_);
 }

@@ -2,6 +2,7 @@
 #include "capture/tasks/task.h"
 
 #include "core/base/error.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -70,14 +71,6 @@ Prompt prompt_of(const TaskRequest& request, const TaskText& task) {
     return raw_prompt(request.tokenizer, task.text + task.answer_prefix, spans);
   }
   return chat_prompt(request.tokenizer, {{"user", task.text}}, task.spans, task.answer_prefix);
-}
-
-std::string lower_case(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
 }
 
 }  // namespace
@@ -170,7 +163,7 @@ TaskPrompt largest_prompt(const TaskRequest& request, std::int64_t length,
 
 double string_match_all(std::string_view prediction, const std::vector<std::string>& answers) {
   if (answers.empty()) return 0;
-  const std::string text = lower_case(prediction);
+  const std::string text = lower_case(std::string(prediction));
   const auto found = std::count_if(answers.begin(), answers.end(), [&](const std::string& answer) {
     return text.find(lower_case(answer)) != std::string::npos;
   });

@@ -1,5 +1,7 @@
 #include "capture/text/normalised_text.h"
 
+#include "core/base/code_point.h"
+
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -9,21 +11,6 @@
 
 namespace kvloupe::capture {
 namespace {
-
-struct Character {
-  utf8proc_int32_t code = -1;  // -1: a byte that is not UTF-8
-  std::size_t bytes = 1;
-};
-
-Character character_at(std::string_view text, std::size_t pos) {
-  Character result;
-  const auto bytes = utf8proc_iterate(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data() + pos),
-      static_cast<utf8proc_ssize_t>(std::min<std::size_t>(text.size() - pos, 4)), &result.code);
-  if (bytes <= 0) return {};
-  result.bytes = static_cast<std::size_t>(bytes);
-  return result;
-}
 
 // Whether it may change or join what stands before it when a text is composed.
 bool leans_back(utf8proc_int32_t code) {
@@ -52,7 +39,7 @@ std::string composed(std::string_view cluster) {
 std::vector<std::string_view> characters_of(std::string_view text) {
   std::vector<std::string_view> characters;
   for (std::size_t pos = 0; pos < text.size(); pos += characters.back().size())
-    characters.push_back(text.substr(pos, character_at(text, pos).bytes));
+    characters.push_back(text.substr(pos, first_code_point(text.substr(pos)).bytes));
   return characters;
 }
 
@@ -110,15 +97,15 @@ void NormalisedText::compose() {
   if (is_ascii(text_)) return;
   Writer writer(*this);
   for (std::size_t begin = 0; begin < text_.size();) {
-    const Character first = character_at(text_, begin);
+    const CodePoint first = first_code_point(std::string_view(text_).substr(begin));
     std::size_t end = begin + first.bytes;
-    while (first.code >= 0 && end < text_.size()) {
-      const Character next = character_at(text_, end);
-      if (next.code < 0 || !leans_back(next.code)) break;
+    while (first.number >= 0 && end < text_.size()) {
+      const CodePoint next = first_code_point(std::string_view(text_).substr(end));
+      if (next.number < 0 || !leans_back(next.number)) break;
       end += next.bytes;
     }
     const std::string_view cluster = std::string_view(text_).substr(begin, end - begin);
-    const std::string result = first.code < 0 ? std::string(cluster) : composed(cluster);
+    const std::string result = first.number < 0 ? std::string(cluster) : composed(cluster);
     if (result == cluster) {
       writer.copy(begin, cluster.size());
     } else {
@@ -133,8 +120,8 @@ void NormalisedText::replace_invalid() {
   if (is_ascii(text_)) return;
   Writer writer(*this);
   for (std::size_t pos = 0; pos < text_.size();) {
-    const Character c = character_at(text_, pos);
-    if (c.code >= 0) {
+    const CodePoint c = first_code_point(std::string_view(text_).substr(pos));
+    if (c.number >= 0) {
       writer.copy(pos, c.bytes);
     } else {
       writer.put("\ufffd", pos);

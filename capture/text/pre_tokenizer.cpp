@@ -3,12 +3,12 @@
 // vocabulary of GPT-OSS) and overflows the stack on a long word.
 #include "capture/text/pre_tokenizer.h"
 
+#include "core/base/code_point.h"
 #include "core/base/error.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
 #include <pcre2.h>
-#include <utf8proc.h>
 
 #include <array>
 #include <cstddef>
@@ -63,12 +63,9 @@ std::size_t run_length(std::string_view text, bool valid) {
       ++end;
       continue;
     }
-    utf8proc_int32_t code = 0;
-    const auto bytes =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + end),
-                         static_cast<utf8proc_ssize_t>(text.size() - end), &code);
-    if ((bytes > 0) != valid) break;
-    end += valid ? static_cast<std::size_t>(bytes) : 1;
+    const CodePoint next = first_code_point(text.substr(end));
+    if ((next.number >= 0) != valid) break;
+    end += next.bytes;
   }
   return end;
 }

@@ -5,6 +5,7 @@
 // that lies on a device is read by the host. Shapes were checked before.
 #pragma once
 
+#include "core/attention/cpu_attention.h"
 #include "core/attention/operators.h"
 
 #include <ATen/core/Tensor.h>
@@ -14,19 +15,10 @@
 
 namespace kvloupe::attention::generic {
 
-op::ChunkAttention chunk_attention;
-op::ChunkMass chunk_mass;
-op::AttentionRows attention_rows;
-op::GatherKeys gather_keys;
-op::AttendGathered attend_gathered;
-op::GatheredAttention gathered_attention;
-op::PagedAttention paged_attention;
-op::BlockSparseAttention block_sparse_attention;
-op::LaneAttention lane_attention;
-// k: rows of all lanes.
-op::GatherLanes gather_lanes;
-op::AttendGatheredLanes attend_gathered_lanes;
-op::GatheredLaneMass gathered_lane_mass;
+// The lane tiles of gathered keys are rows of all lanes here.
+#define KVLOUPE_DECLARE_GENERIC(name, schema) decltype(cpu::name) name;
+KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_DECLARE_GENERIC)
+#undef KVLOUPE_DECLARE_GENERIC
 
 // What all of them are built from.
 

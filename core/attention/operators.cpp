@@ -6,10 +6,10 @@
 #include "core/attention/attention.h"
 #include "core/attention/cpu_attention.h"
 #include "core/attention/generic_attention.h"
+#include "core/attention/register_operators.h"
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <functional>
@@ -167,58 +167,6 @@ at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
   return run.call(q_head, k_head, packed(softmax), first_position, lse_rows);
 }
 
+KVLOUPE_REGISTER_OPERATORS(KVLOUPE_ATTENTION_OPERATORS)
+
 }  // namespace kvloupe::attention
-
-// Each operator once (operators.h): the name of its CPU form and of its generic form, and its schema.
-#define KVLOUPE_ATTENTION_OPERATORS(DO)                                                            \
-  DO(chunk_attention,                                                                              \
-     "(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) -> (Tensor output, Tensor "  \
-     "lse, Tensor key_mass)")                                                                      \
-  DO(chunk_mass, "(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)")         \
-  DO(attention_rows,                                                                               \
-     "(Tensor q_head, Tensor k_head, float[] softmax, int first_position, Tensor lse_rows) -> "    \
-     "Tensor")                                                                                     \
-  DO(gather_keys,                                                                                  \
-     "(Tensor k, Tensor v, int chunk_len, int[] begin, Tensor positions) -> (Tensor k_rows, "      \
-     "Tensor v_rows)")                                                                             \
-  DO(attend_gathered,                                                                              \
-     "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
-     "shared) -> Tensor")                                                                          \
-  DO(gathered_attention,                                                                           \
-     "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
-     "shared) -> Tensor")                                                                          \
-  DO(paged_attention,                                                                              \
-     "(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, int q_heads_per_row, int "    \
-     "pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor")                             \
-  DO(block_sparse_attention,                                                                       \
-     "(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, Tensor mask) -> Tensor")     \
-  DO(lane_attention,                                                                               \
-     "(Tensor values, Tensor? lanes, Tensor numbers, int first_position, Tensor v, float[] "       \
-     "softmax) -> Tensor")                                                                         \
-  DO(gather_lanes,                                                                                 \
-     "(Tensor numbers, Tensor v, int[] begin, Tensor positions) -> (Tensor k, Tensor v_rows)")     \
-  DO(attend_gathered_lanes,                                                                        \
-     "(Tensor values, Tensor lanes, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor "     \
-     "positions) -> Tensor")                                                                       \
-  DO(gathered_lane_mass,                                                                           \
-     "(Tensor values, Tensor lanes, Tensor k, float[] softmax, int[] begin, Tensor positions) -> " \
-     "Tensor")
-
-TORCH_LIBRARY(kvloupe, m) {
-#define KVLOUPE_DECLARE(name, schema) m.def(#name schema);
-  KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_DECLARE)
-#undef KVLOUPE_DECLARE
-}
-
-TORCH_LIBRARY_IMPL(kvloupe, CPU, m) {
-#define KVLOUPE_FUSED(name, schema) m.impl(#name, kvloupe::attention::cpu::name);
-  KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_FUSED)
-#undef KVLOUPE_FUSED
-}
-
-// For the tensors of any device that has no kernel of its own.
-TORCH_LIBRARY_IMPL(kvloupe, CompositeExplicitAutograd, m) {
-#define KVLOUPE_GENERIC(name, schema) m.impl(#name, kvloupe::attention::generic::name);
-  KVLOUPE_ATTENTION_OPERATORS(KVLOUPE_GENERIC)
-#undef KVLOUPE_GENERIC
-}

@@ -77,6 +77,41 @@ using GatheredLaneMass = Tensor(const Tensor& values, const Tensor& lanes, const
 
 }  // namespace op
 
+// Each operator once: the name of its CPU form and of its generic form, and its schema.
+#define KVLOUPE_ATTENTION_OPERATORS(DO)                                                            \
+  DO(chunk_attention,                                                                              \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, bool want_mass) -> (Tensor output, Tensor "  \
+     "lse, Tensor key_mass)")                                                                      \
+  DO(chunk_mass, "(Tensor q, Tensor k, float[] softmax) -> (Tensor lse, Tensor key_mass)")         \
+  DO(attention_rows,                                                                               \
+     "(Tensor q_head, Tensor k_head, float[] softmax, int first_position, Tensor lse_rows) -> "    \
+     "Tensor")                                                                                     \
+  DO(gather_keys,                                                                                  \
+     "(Tensor k, Tensor v, int chunk_len, int[] begin, Tensor positions) -> (Tensor k_rows, "      \
+     "Tensor v_rows)")                                                                             \
+  DO(attend_gathered,                                                                              \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
+     "shared) -> Tensor")                                                                          \
+  DO(gathered_attention,                                                                           \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
+     "shared) -> Tensor")                                                                          \
+  DO(paged_attention,                                                                              \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, int q_heads_per_row, int "    \
+     "pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor")                             \
+  DO(block_sparse_attention,                                                                       \
+     "(Tensor q, Tensor k, Tensor v, float[] softmax, int block_size, Tensor mask) -> Tensor")     \
+  DO(lane_attention,                                                                               \
+     "(Tensor values, Tensor? lanes, Tensor numbers, int first_position, Tensor v, float[] "       \
+     "softmax) -> Tensor")                                                                         \
+  DO(gather_lanes,                                                                                 \
+     "(Tensor numbers, Tensor v, int[] begin, Tensor positions) -> (Tensor k, Tensor v_rows)")     \
+  DO(attend_gathered_lanes,                                                                        \
+     "(Tensor values, Tensor lanes, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor "     \
+     "positions) -> Tensor")                                                                       \
+  DO(gathered_lane_mass,                                                                           \
+     "(Tensor values, Tensor lanes, Tensor k, float[] softmax, int[] begin, Tensor positions) -> " \
+     "Tensor")
+
 // Throw Error{Internal} for shapes or types that contradict each other.
 void check_shapes(const at::Tensor& q, const at::Tensor& k);
 void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);

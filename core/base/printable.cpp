@@ -1,5 +1,7 @@
 #include "core/base/printable.h"
 
+#include "core/base/code_point.h"
+
 #include <fmt/format.h>
 #include <utf8proc.h>
 
@@ -32,19 +34,14 @@ bool is_printable(utf8proc_int32_t code_point) {
 std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    utf8proc_int32_t code_point = -1;
-    const auto used = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                       static_cast<utf8proc_ssize_t>(text.size()), &code_point);
-    const std::string_view bytes = text.substr(0, used > 0 ? static_cast<std::size_t>(used) : 1);
-    if (used > 0 && is_printable(code_point)) {
+  for_each_code_point(text, [&](std::int32_t number, std::string_view bytes) {
+    if (number >= 0 && is_printable(number)) {
       out += bytes;
     } else {
       for (const char byte : bytes)
         out += fmt::format("\\x{:02X}", static_cast<unsigned char>(byte));
     }
-    text.remove_prefix(bytes.size());
-  }
+  });
   return out;
 }
 

@@ -1,5 +1,7 @@
 // Formatting and parsing of sizes, durations and numbers; never depends on the locale.
 #include "core/base/units.h"
+
+#include "core/base/letters.h"
 #include "core/base/rounded_down.h"
 
 #include <fmt/format.h>
@@ -13,16 +15,9 @@
 namespace kvloupe {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
-
 // The number of bytes that a unit means, 0 for an unknown one. A single letter is decimal.
 double bytes_from_unit(std::string_view text) {
-  const std::string unit = lower(text);
+  const std::string unit = lower_case(std::string(text));
   if (unit.empty() || unit == "b") return 1;
   constexpr std::string_view kLetters = "kmgt";
   const auto power = kLetters.find(unit.front());

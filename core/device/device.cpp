@@ -1,6 +1,7 @@
 #include "core/device/device.h"
 
 #include "core/base/error.h"
+#include "core/base/seconds_since.h"
 #include "core/base/units.h"
 #include "core/device/cuda_plugin.h"
 #include "core/device/scalar_type.h"
@@ -153,8 +154,8 @@ double measure_read_bandwidth() {
     at::parallel_for(0, kWords, kWords / (4 * num_threads()), [&](std::int64_t a, std::int64_t b) {
       total += sum_of(words.data() + a, b - a);
     });
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / seconds.count());
+    best =
+        std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / seconds_since(begin));
   }
   KVLOUPE_CHECK(total == static_cast<std::uint64_t>(kSweeps) * kWords);
   return best;
@@ -185,8 +186,7 @@ double measure_peak_flops(ComputeType type) {
   for (int i = 0; i < kProducts; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     at::mm_out(product, a, b);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds.count());
+    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds_since(begin));
   }
   return best;
 }

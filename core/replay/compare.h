@@ -68,7 +68,6 @@ struct MethodList {
   std::vector<MethodName> methods;
   std::vector<UnavailableMethod> unavailable;  // of "all": a file that they need is not given
 
-  bool needs_trace() const;
   // For what computes and cannot use a record. Throws Error{Usage}.
   std::vector<selection::MethodSpec> required_specs() const;
 };

@@ -67,11 +67,6 @@ bool lacks_file(const selection::MethodInfo& info, const selection::ParamValues&
 
 }  // namespace
 
-bool MethodList::needs_trace() const {
-  return std::any_of(methods.begin(), methods.end(),
-                     [](const MethodName& method) { return method.needs_trace(); });
-}
-
 std::vector<MethodSpec> MethodList::required_specs() const {
   std::vector<MethodSpec> specs;
   for (const MethodName& method : methods) specs.push_back(method.required_spec());

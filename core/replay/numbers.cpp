@@ -1,9 +1,9 @@
 #include "core/replay/numbers.h"
 
 #include "core/base/error.h"
+#include "core/base/letters.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace kvloupe::replay {
 
@@ -23,10 +23,6 @@ const char* heading_of(Section section) {
   fail_check("a known section", __FILE__, __LINE__);
 }
 
-std::string headline_of(Number number) {
-  std::string title = info_of(number).title;
-  title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
-  return title;
-}
+std::string headline_of(Number number) { return capitalised(info_of(number).title); }
 
 }  // namespace kvloupe::replay

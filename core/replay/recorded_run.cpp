@@ -3,6 +3,7 @@
 #include "core/replay/method_choice.h"
 #include "core/replay/replay.h"
 #include "core/replay/request_checks.h"
+#include "core/trace/trace_writer.h"
 
 #include <fmt/format.h>
 
@@ -95,14 +96,16 @@ ReplayResult read_run(const session::TraceSession& session, int run, const std::
   return result;
 }
 
-trace::LayerRecord layer_record(const ReplayResult& result, std::size_t layer_idx) {
+std::vector<trace::LayerRecord> layer_records(const ReplayResult& result) {
   const std::size_t num_chunks = result.chunks.size();
   KVLOUPE_CHECK(result.cells.size() == result.layers.size() * num_chunks);
-  const auto first = result.cells.begin() + static_cast<std::ptrdiff_t>(layer_idx * num_chunks);
-  trace::LayerRecord record;
-  record.cells.assign(first, first + static_cast<std::ptrdiff_t>(num_chunks));
-  if (!result.evict_chunk.empty()) record.evict_chunk = result.evict_chunk[layer_idx];
-  return record;
+  std::vector<trace::LayerRecord> records(result.layers.size());
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto first = result.cells.begin() + static_cast<std::ptrdiff_t>(i * num_chunks);
+    records[i].cells.assign(first, first + static_cast<std::ptrdiff_t>(num_chunks));
+    if (!result.evict_chunk.empty()) records[i].evict_chunk = result.evict_chunk[i];
+  }
+  return records;
 }
 
 trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec& spec,
@@ -114,6 +117,12 @@ trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec&
     run.basis_leakage = result.basis->leakage;
   }
   return run;
+}
+
+int save_run(const session::TraceSession& session, const MethodSpec& spec,
+             const ReplayResult& result) {
+  return trace::append_sidecar_run(session.info().path, run_info(result, spec, session.shape()),
+                                   result.layers, layer_records(result));
 }
 
 }  // namespace kvloupe::replay

@@ -117,12 +117,17 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
 std::optional<Error> why_unavailable(const session::TraceSession& session,
                                      const ReplayRequest& request, const WorkContext& context);
 
+// Appends a whole replay (the trace's own chunks) to the trace's sidecar; gives the run's number.
+// `spec` is resolved. Throws as trace::append_sidecar_run().
+int save_run(const session::TraceSession& session, const selection::MethodSpec& spec,
+             const ReplayResult& result);
+
 // How a trace describes the run that a replay made.
 trace::RunInfo run_info(const ReplayResult& result, const selection::MethodSpec& spec,
                         const selection::ModelShape& shape);
 
-// One layer of a whole replay (all chunks, the trace's own) as a trace records it.
-trace::LayerRecord layer_record(const ReplayResult& result, std::size_t layer_idx);
+// The layers of a whole replay as a trace records them.
+std::vector<trace::LayerRecord> layer_records(const ReplayResult& result);
 
 // What to measure of a selection.
 struct Wanted {

@@ -1,4 +1,5 @@
 // What is said of a span's heads together, without computing any. Free of Torch.
+#include "core/base/letters.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/replay/method_choice.h"
@@ -8,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 namespace kvloupe::replay {
@@ -252,11 +252,9 @@ std::string remedy_of(const SpanLoss& loss) {
   const int losing = sums.heads - sums.whole;
   for (const SpanChange& change : loss.changes)
     if (change.heads > 0)
-      text += fmt::format(
-          "{}{} would keep all of it in {} of the {} heads that lose some.",
-          text.empty() ? "" : " ",
-          static_cast<char>(std::toupper(change.change.front())) + change.change.substr(1),
-          change.heads, losing);
+      text +=
+          fmt::format("{}{} would keep all of it in {} of the {} heads that lose some.",
+                      text.empty() ? "" : " ", capitalised(change.change), change.heads, losing);
   return text;
 }
 

@@ -48,8 +48,8 @@ inline std::vector<std::int32_t> latest_rows(std::int64_t count, std::int64_t ch
 
 // For Selector::sampled_rows(), where the heads do not differ.
 inline std::vector<std::vector<std::int32_t>> in_every_head(const Cell& cell,
-                                                            std::vector<std::int32_t> rows) {
-  return std::vector(static_cast<std::size_t>(cell.num_q_heads()), std::move(rows));
+                                                            const std::vector<std::int32_t>& rows) {
+  return std::vector(static_cast<std::size_t>(cell.num_q_heads()), rows);
 }
 
 // Numbers of the host as an int32 tensor of this shape on a device.

@@ -184,9 +184,6 @@ TraceSession::Cache& TraceSession::cache() const {
   return *cache_;
 }
 
-at::Tensor layer_q(const TraceSession& session, int layer) {
-  return session.cache().get(layer, Stored::Q)->values;
-}
 at::Tensor layer_k(const TraceSession& session, int layer) {
   return session.cache().get(layer, Stored::K)->values;
 }

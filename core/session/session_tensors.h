@@ -10,9 +10,7 @@
 
 namespace kvloupe::session {
 
-// Whole captured rows of one layer, fp32, cached: q [num_q_heads, T, head_dim], k, v [num_kv_heads,
-// T, head_dim].
-at::Tensor layer_q(const TraceSession& session, int layer);
+// Whole captured rows of one layer, fp32, cached: [num_kv_heads, T, head_dim].
 at::Tensor layer_k(const TraceSession& session, int layer);
 at::Tensor layer_v(const TraceSession& session, int layer);
 

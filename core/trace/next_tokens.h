@@ -46,8 +46,7 @@ struct Drift {
   std::vector<std::string> dense_texts;
 };
 
-// What belongs to one chunk of these.
+// What belongs to one chunk.
 TopTokens top_of(const TopTokens& all, int chunk_idx);
-DriftChunk drift_of(const Drift& all, int chunk_idx, const ChunkInfo& chunk);
 
 }  // namespace kvloupe::trace

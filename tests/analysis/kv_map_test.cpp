@@ -134,9 +134,7 @@ TEST(KvMap, BlockZeroOfXAttentionIsASinkLiveAndRecorded) {
   const replay::ReplayResult live = replay::replay(trace.session(), request, {});
   expect_xattention_map(live, trace.num_tokens());
   const std::string path = trace.session().info().path;
-  const int run =
-      trace::append_sidecar_run(path, replay::run_info(live, request.spec, model), live.layers,
-                                {replay::layer_record(live, 0), replay::layer_record(live, 1)});
+  const int run = replay::save_run(trace.session(), request.spec, live);
   const session::TraceSession again(path);
   expect_xattention_map(replay::recorded_run(again, run, {}, {}, false, false, {}),
                         trace.num_tokens());

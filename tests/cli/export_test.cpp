@@ -91,6 +91,45 @@ TEST(OtherTrace, IsTheSecondHalfOfATableOfTwo) {
                  "this trace 4 layers, 6 query heads and 2 KV heads; choose another trace");
 }
 
+// Width and height by the header of the file.
+std::pair<int, int> size_of_png(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string bytes(24, '\0');
+  stream.read(bytes.data(), 24);
+  const auto number = [&](std::size_t at) {
+    int value = 0;
+    for (std::size_t i = at; i < at + 4; ++i)
+      value = value * 256 + static_cast<unsigned char>(bytes[i]);
+    return value;
+  };
+  return {number(16), number(20)};
+}
+
+// The size that was asked for; without one nothing is cut.
+TEST(Picture, IsAsHighAsItNeeds) {
+  const TemporaryFolder folder;
+  const std::string png = (folder / "picture.png").string();
+  const auto size = [&](const Words& more) {
+    Words words{"export",   kTrace,
+                "--goto",   "chunk=3,span=8-15",
+                "--method", "quoka:budget_tokens=24",
+                "--method", "random:budget_tokens=24",
+                "--png",    png};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 0) << result.standard_error;
+    return size_of_png(png);
+  };
+  for (const std::string view : {"kv_map", "attention_map", "layer_head_overview", "token_strip"})
+    EXPECT_EQ(size({"--view", view}), std::pair(1600, 900)) << view;
+  EXPECT_EQ(size({"--view", "miss_inspector", "--size", "900x600"}), std::pair(900, 600));
+  const auto [width, height] = size({"--view", "miss_inspector"});
+  EXPECT_EQ(width, 1600);
+  EXPECT_GT(height, 900);
+  EXPECT_LE(height, 3600);
+  EXPECT_EQ(size({"--view", "miss_inspector", "--scale", "2"}), std::pair(3200, 2 * height));
+}
+
 struct HeadValue {
   int layer = 0, head = 0;
   std::string value;

@@ -1,8 +1,7 @@
 // Sparse attention on a GPU against the CPU's, in sizes that fill one.
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
-#include "core/base/error.h"
-#include "core/device/device.h"
+#include "tests/cuda/on_cuda.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -19,14 +18,11 @@ namespace {
 constexpr std::int64_t kHeads = 32, kKvHeads = 8, kDim = 128;
 
 // After 8,000 keys.
-class SparseOnCuda : public ::testing::TestWithParam<std::int64_t> {
+class SparseOnCuda : public OnCuda, public ::testing::WithParamInterface<std::int64_t> {
  protected:
   void SetUp() override {
-    try {
-      device::open_device("cuda:0");
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    OnCuda::SetUp();
+    if (IsSkipped()) return;
     at::manual_seed(7);
     q_ = at::randn({kHeads, chunk_len(), kDim});
     k_ = at::randn({kKvHeads, 8000 + chunk_len() + 5, kDim});

@@ -1,9 +1,8 @@
 // The CUDA kernels against the CPU's, which tests/attention holds against plain loops.
 #include "core/attention/attention.h"
-#include "core/base/error.h"
-#include "core/device/device.h"
 #include "tests/attention/operator_calls.h"
 #include "tests/cuda/half_calls.h"
+#include "tests/cuda/on_cuda.h"
 
 #include <gtest/gtest.h>
 
@@ -19,19 +18,7 @@ struct Shape {
   std::int64_t num_q_heads, num_kv_heads, m, past, dim;
 };
 
-class OnCuda : public testing::Test {
- protected:
-  void SetUp() override {
-    try {
-      device_ = device::open_device("cuda:0");
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  device::DeviceInfo device_;
-};
-
-class CudaParity : public OnCuda, public testing::WithParamInterface<Shape> {};
+class CudaParity : public OnCuda, public ::testing::WithParamInterface<Shape> {};
 
 TEST_P(CudaParity, OutputLseAndMassAgreeWithTheCpu) {
   const Shape& s = GetParam();
@@ -67,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaParity,
                            return "dim" + std::to_string(shape.param.dim);
                          });
 
-class CudaHalf : public OnCuda, public testing::WithParamInterface<at::ScalarType> {};
+class CudaHalf : public OnCuda, public ::testing::WithParamInterface<at::ScalarType> {};
 
 TEST_P(CudaHalf, IsTheCpusOnTheSameNumbers) {
   attention::testing::expect_the_cpus("cuda:0", GetParam());
@@ -77,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaHalf, testing::Values(at::kHalf, at::kBFloat
                          [](const auto& type) { return at::toString(type.param); });
 
 class CudaOperators : public OnCuda,
-                      public testing::WithParamInterface<attention::testing::CallShape> {};
+                      public ::testing::WithParamInterface<attention::testing::CallShape> {};
 
 TEST_P(CudaOperators, AreTheCpusInEveryFormOfSoftmax) {
   const attention::testing::OperatorCalls calls(GetParam());

@@ -1,7 +1,6 @@
 // The CUDA kernels of core/selection's operators against the CPU's, which tests/selection holds against
 // plain loops.
-#include "core/base/error.h"
-#include "core/device/device.h"
+#include "tests/cuda/on_cuda.h"
 #include "tests/selection/selection_calls.h"
 
 #include <gtest/gtest.h>
@@ -13,16 +12,8 @@
 namespace kvloupe::selection {
 namespace {
 
-class CudaSelection : public ::testing::TestWithParam<testing::SelectionShape> {
- protected:
-  void SetUp() override {
-    try {
-      device::open_device("cuda:0");
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-};
+class CudaSelection : public OnCuda,
+                      public ::testing::WithParamInterface<testing::SelectionShape> {};
 
 TEST_P(CudaSelection, IsTheCpus) {
   const testing::SelectionCalls calls(GetParam());

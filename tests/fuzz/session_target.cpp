@@ -1,5 +1,6 @@
 // What was open in a window that was killed: its session file, read and written again.
 #include "app/shell/saved/session_file.h"
+#include "app/shell/saved/state_files.h"
 #include "core/base/paths.h"
 #include "tests/fuzz/target.h"
 

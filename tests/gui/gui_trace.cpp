@@ -227,9 +227,8 @@ RecordedRun record(const session::TraceSession& session, const std::string& meth
                      .resolved(session.shape());
   request.want_mass = false;
   const replay::ReplayResult result = replay::replay(session, request, {});
-  RecordedRun run{replay::run_info(result, request.spec, session.shape()), result.layers, {}};
-  for (std::size_t i = 0; i < result.layers.size(); ++i)
-    run.data.push_back(replay::layer_record(result, i));
+  RecordedRun run{replay::run_info(result, request.spec, session.shape()), result.layers,
+                  replay::layer_records(result)};
   if (unknown) run.info.method = method;
   return run;
 }

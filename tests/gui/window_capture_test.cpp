@@ -162,8 +162,20 @@ TEST_F(WindowCapture, FromTheStartScreenToTheTrace) {
                           [](const trace::TokenSpan& span) { return span.name == "number"; }));
   EXPECT_EQ(info.chunks.front().length, 16);
   EXPECT_EQ(info.chunks.back().phase, trace::Phase::Decode);
+  // What was named in the prompt is watched.
+  EXPECT_EQ(state::watched_words(place()), "\u201Cnumber\u201D");
   EXPECT_FALSE(fs::exists(output() + ".part"));
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("own.h5"));
+}
+
+TEST_F(WindowCapture, AViewWithoutDriftOffersToCaptureOne) {
+  workspace().wanted_command = "capture.drift";
+  settle();
+  EXPECT_TRUE(window().is_open());
+  EXPECT_TRUE(window().form().request().drift);
+  EXPECT_THAT(window().form().request().closed_loop, HasSubstr("quoka"));
+  click(item("the model attends only to what a method keeps"));  // what is described stays
+  EXPECT_FALSE(window().form().request().drift);
 }
 
 TEST_F(WindowCapture, StartSaysWhatIsMissing) {

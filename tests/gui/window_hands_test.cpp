@@ -1,6 +1,7 @@
 // What the hand does in every view: the menu of a right click, copying, keys of one's own, several files
 // dropped at once, tooltips that wait, the line of text, dots on the rail, names and pins of runs.
 #include "app/shell/saved/run_marks_file.h"
+#include "app/state/questions/how_it_works/query_relevance.h"
 #include "app/state/questions/kept/text_line.h"
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/widgets/key_names.h"
@@ -13,6 +14,7 @@
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -52,9 +54,13 @@ class WindowHands : public test::WindowTest {
   }
   // The middle of a token in the largest plot of the KV map, in its first row.
   static ImVec2 in_map(double key, double chunk) {
+    return in_plot("kv_map", key + 0.5, chunk + 0.5);
+  }
+  // In the largest plot of a view.
+  static ImVec2 in_plot(const char* view, double x, double y) {
     ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
     const ImGuiWindow* window =
-        ImGui::FindWindowByName(explorer().panels().window_of("kv_map").c_str());
+        ImGui::FindWindowByName(explorer().panels().window_of(view).c_str());
     const ImPlotPlot* map = nullptr;
     for (int i = 0; i < plots.GetBufSize(); ++i) {
       const ImPlotPlot* plot = plots.GetByIndex(i);
@@ -62,8 +68,7 @@ class WindowHands : public test::WindowTest {
       if (map == nullptr || plot->PlotRect.GetArea() > map->PlotRect.GetArea()) map = plot;
     }
     if (map == nullptr) return {0, 0};
-    return {map->Axes[ImAxis_X1].PlotToPixels(key + 0.5),
-            map->Axes[ImAxis_Y1].PlotToPixels(chunk + 0.5)};
+    return {map->Axes[ImAxis_X1].PlotToPixels(x), map->Axes[ImAxis_Y1].PlotToPixels(y)};
   }
   static void show_map() {
     workspace().cursor.set_perspective("kept");
@@ -117,6 +122,41 @@ TEST_F(WindowHands, ARightClickOnAMapCopiesWatchesGoesAndExplains) {
   EXPECT_EQ(selection().perspective, "lost");
   EXPECT_NEAR(place().key_begin, 1000, kNear);
   EXPECT_TRUE(explorer().panels().visible("miss_inspector"));
+}
+
+TEST_F(WindowHands, ARightClickOnAQueryOrAHeadGoesThere) {
+  workspace().cursor.set_perspective("works");
+  settle();
+  explorer().panels().show("query_relevance");
+  settle();
+  const auto relevance =
+      workspace().ask(state::QueryRelevanceQuestion{place(), workspace().method()});
+  ASSERT_TRUE(relevance) << relevance.error;
+  const auto& geometry = relevance->queries->geometry;
+  // The one that gives most stands apart.
+  const auto most = static_cast<std::size_t>(
+      std::max_element(geometry.max_attention.begin(), geometry.max_attention.end()) -
+      geometry.max_attention.begin());
+  right_click(
+      in_plot("query_relevance", geometry.relevance[most], double{geometry.max_attention[most]}),
+      "###go");
+  EXPECT_EQ(place().query, place().chunk_info().begin + static_cast<std::int32_t>(most));
+  workspace().cursor.set_perspective("lost");
+  settle();
+  explorer().panels().show("head_merge");
+  settle();
+  const int head = place().q_head == 0 ? 1 : 0;
+  ImVec2 bar;
+  drive("bar", [&](ImGuiTestContext* ctx) {
+    const ImGuiTestItemInfo info =
+        ctx->ItemInfo(in("head_merge", fmt::format("/$${}/##head", head)).c_str());
+    IM_CHECK(info.ID != 0);
+    bar = info.RectClipped.GetCenter();
+  });
+  right_click(bar, "Copy the row");
+  EXPECT_THAT(clipboard(), StartsWith(fmt::format("{}\t0.", head)));
+  right_click(bar, "###go");
+  EXPECT_EQ(place().q_head, head);
 }
 
 TEST_F(WindowHands, ADragOfTheRightButtonOpensNothing) {

@@ -111,9 +111,10 @@ TEST_F(WindowInspectorTest, TheBudgetOfASpanKeepsAllOfIt) {
   ASSERT_EQ(found.state, state::ResultState::Ready) << "the panel has asked it: " << found.error;
   ASSERT_TRUE(found->budget);
   EXPECT_EQ(found->num_keys, 16);
-  EXPECT_THAT(state::sentence_of(question, *found),
-              HasSubstr(fmt::format("A budget of {} keeps all of keys 768 to 783 (here 256).",
-                                    format_count(*found->budget))));
+  EXPECT_THAT(
+      state::sentence_of(question, *found),
+      HasSubstr(fmt::format("A budget of {} keeps all 16 keys of \u201Cneedle\u201D (here 256).",
+                            format_count(*found->budget))));
   // The last of the buttons.
   const std::string make_b =
       in("miss_inspector", fmt::format("/**/###what if {}", why_of_span()->counterfactuals.size()));

@@ -68,14 +68,9 @@ TEST(BlockRunsTest, ASavedRunIsReadBackExactly) {
   for (const std::string& method : block_methods()) {
     SCOPED_TRACE(method);
     const SmallTrace trace(with_groups_of_four());
-    const auto shape = trace.session().shape();
     const ReplayResult made = replayed(trace, method);
-    std::vector<trace::LayerRecord> layers;
-    for (std::size_t i = 0; i < made.layers.size(); ++i) layers.push_back(layer_record(made, i));
     const auto& path = trace.session().info().path;
-    const int run = trace::append_sidecar_run(
-        path, run_info(made, MethodSpec::parse(method).resolved(shape), shape), made.layers,
-        layers);
+    const int run = save_run(trace.session(), made.spec.value(), made);
     const session::TraceSession session(path);
     for (const bool measured : {false, true}) {
       const ReplayResult recorded = recorded_run(session, run, {}, {}, measured, measured, {});

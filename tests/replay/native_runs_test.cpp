@@ -143,15 +143,11 @@ TEST(NativeRuns, AreReadBackExactlyAndMeasuredAlike) {
   for (const std::string& method : native_methods()) {
     SCOPED_TRACE(method);
     const SmallTrace trace(shape_of_tests());
-    const auto shape = trace.session().shape();
     const ReplayResult made = replayed(trace, method);
-    std::vector<trace::LayerRecord> layers;
-    for (std::size_t i = 0; i < made.layers.size(); ++i) layers.push_back(layer_record(made, i));
     const auto& path = trace.session().info().path;
-    const trace::RunInfo info = run_info(made, MethodSpec::parse(method).resolved(shape), shape);
-    EXPECT_EQ(info.row_axis, trace::RowAxis::QHead);
-    const int run = trace::append_sidecar_run(path, info, made.layers, layers);
+    const int run = save_run(trace.session(), made.spec.value(), made);
     const session::TraceSession session(path);
+    EXPECT_EQ(session.info().runs.back().row_axis, trace::RowAxis::QHead);
     const ReplayResult recorded = recorded_run(session, run, {}, {}, true, true, {});
     ASSERT_EQ(recorded.cells.size(), made.cells.size());
     for (std::size_t i = 0; i < made.cells.size(); ++i) {
@@ -175,11 +171,8 @@ TEST(NativeRuns, ValidationKnowsTheirMasks) {
   const std::string& method = native_methods()[2];
   for (const bool own_block : {true, false}) {
     const SmallTrace trace(shape_of_tests());
-    const auto shape = trace.session().shape();
-    const ReplayResult made = replayed(trace, method);
-    std::vector<trace::LayerRecord> layers;
-    for (std::size_t i = 0; i < made.layers.size(); ++i) layers.push_back(layer_record(made, i));
-    trace::CellRecord& cell = layers[1].cells[2];
+    ReplayResult made = replayed(trace, method);
+    trace::CellRecord& cell = made.cells[made.chunks.size() + 2];  // layer 1, chunk 2
     ASSERT_TRUE(cell.blocks.has_value());
     trace::BlockMasks& masks = *cell.blocks;
     if (own_block) {
@@ -189,11 +182,8 @@ TEST(NativeRuns, ValidationKnowsTheirMasks) {
       cell.rows[4].positions.clear();
       cell.rows[4].forced.clear();
     }
-    const auto& path = trace.session().info().path;
-    trace::append_sidecar_run(path,
-                              run_info(made, MethodSpec::parse(method).resolved(shape), shape),
-                              made.layers, layers);
-    const auto defects = trace::validate_trace(path);
+    save_run(trace.session(), made.spec.value(), made);
+    const auto defects = trace::validate_trace(trace.session().info().path);
     ASSERT_EQ(defects.size(), 1U);
     EXPECT_NE(defects[0].find("layer 1, chunk 2"), std::string::npos) << defects[0];
   }

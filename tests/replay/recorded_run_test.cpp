@@ -34,12 +34,7 @@ TEST(RecordedRun, ReadsBackWhatASavedReplayKept) {
     SCOPED_TRACE(text);
     const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
     const ReplayResult made = replay_of(trace, text);
-    trace::RunInfo info;
-    info.method = made.method;
-    info.q_heads_per_row = made.q_heads_per_row;
-    info.state_action = spec.traits().state_action;
-    const int run = trace::append_sidecar_run(path, info, made.layers,
-                                              {layer_record(made, 0), layer_record(made, 1)});
+    const int run = save_run(trace.session(), spec, made);
     EXPECT_EQ(run, saved++);
     const session::TraceSession again(path);
     const ReplayResult read = recorded_run(again, run, {}, {}, true, true, {});
@@ -120,13 +115,8 @@ TEST(RecordedRun, HasTheMethodAsAValueWhereItIsKnown) {
   const ReplayResult made = replay_of(trace, "snapkv:budget_tokens=7,window=4");
   ASSERT_TRUE(made.spec.has_value());
   EXPECT_EQ(*made.spec, selection::MethodSpec::parse("snapkv:window=4,budget_tokens=7"));
-  trace::RunInfo info;
-  info.method = made.method;
-  info.q_heads_per_row = made.q_heads_per_row;
-  const std::string path = trace.session().info().path;
-  trace::append_sidecar_run(path, info, made.layers,
-                            {layer_record(made, 0), layer_record(made, 1)});
-  const session::TraceSession again(path);
+  save_run(trace.session(), *made.spec, made);
+  const session::TraceSession again(trace.session().info().path);
   EXPECT_EQ(recorded_run(again, 0, {}, {}, false, false, {}).spec, made.spec);
 }
 

@@ -377,13 +377,10 @@ TEST(OnePass, NamesTheMethodsThatTheTraceCannotServe) {
                Error);
 }
 
-// Saves a replay of both layers to the sidecar; gives the run's number.
+// Saves a replay to the sidecar; gives the run's number.
 int save(const SmallTrace& trace, const std::string& spec) {
   const ReplayResult made = replay_of(trace, spec);
-  return trace::append_sidecar_run(
-      trace.session().info().path,
-      run_info(made, request_of(trace, spec).spec, trace.session().shape()), made.layers,
-      {layer_record(made, 0), layer_record(made, 1)});
+  return save_run(trace.session(), made.spec.value(), made);
 }
 
 TEST(RecordedLanes, ReadBackWithErrorsOfAFreshSelection) {

@@ -1,5 +1,6 @@
 // Notes beside a trace: what one window writes another one reads, and no file of another kind is lost.
 #include "app/shell/saved/notes_file.h"
+#include "app/shell/saved/trace_session.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "tests/base/matchers.h"
@@ -71,7 +72,7 @@ TEST_F(NotesFile, AreKeptElsewhereWhereTheFolderCannotBeWritten) {
   kept.at.trace = away;
   save_notes(away, {{"a", kept}});
   EXPECT_THAT(load_notes(away), ElementsAre(kept));
-  EXPECT_EQ(shell::notes_path(away).parent_path(), paths::state_dir());
+  EXPECT_EQ(shell::session_path(away).parent_path(), paths::state_dir());
 }
 
 TEST_F(NotesFile, AnotherFileOfThatNameIsLeftAlone) {

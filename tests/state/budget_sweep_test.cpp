@@ -218,8 +218,7 @@ TEST_F(BudgetSweepTest, ARunOfAMethodUnknownToThisVersionIsOnePoint) {
   const replay::ReplayResult made = replay::replay(session, {spec, {}, {}, {}, true, true}, {});
   trace::RunInfo run = replay::run_info(made, spec, session.shape());
   run.method = "from_the_future:depth=3";
-  trace::append_sidecar_run(session.info().path, run, made.layers,
-                            {replay::layer_record(made, 0), replay::layer_record(made, 1)});
+  trace::append_sidecar_run(session.info().path, run, made.layers, replay::layer_records(made));
   BudgetSweepQuestion asked;
   asked.place = open(std::make_shared<session::TraceSession>(session.info().path));
   asked.slots[0] = choice_of_run(asked.place.info().runs.front(), *asked.place.trace);

@@ -233,6 +233,24 @@ TEST(MethodDraft, HasTheDefaultBudgetWhereNoneIsNamed) {
   EXPECT_EQ(state::default_spec(800), "quoka:budget_tokens=100");
 }
 
+TEST(MethodDraft, TheLastBudgetComesBackAfterAMethodWithoutOne) {
+  const selection::ModelShape shape{30, 9, 3, 64};
+  for (const auto& [name, value] : {std::pair{"budget_tokens", "10"}, {"budget_ratio", "0.25"}})
+    for (const char* between : {"dense", "flash_prefill"}) {
+      state::MethodDraft draft("quoka:budget_tokens=77", shape);
+      draft.set(name, value);
+      draft.change_method(between, shape, 4096);
+      draft.change_method("keydiff", shape, 4096);
+      EXPECT_EQ(draft.value(name), value) << between;
+      EXPECT_EQ(draft.problem(), "");
+      // The choice was made elsewhere: a new draft stands for it.
+      state::MethodDraft anew(between, shape);
+      anew.keep_budget_of(draft);
+      anew.change_method("keydiff", shape, 4096);
+      EXPECT_EQ(anew.value(name), value) << between;
+    }
+}
+
 TEST(MethodDraft, TokensAndRatioExcludeEachOther) {
   state::MethodDraft draft("quoka:budget_tokens=77", {30, 9, 3, 64});
   draft.set("budget_ratio", "0.25");

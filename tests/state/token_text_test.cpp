@@ -22,6 +22,12 @@ TEST(TokenText, BytesThatAreNoCharacterAreShownAsBytes) {
   EXPECT_EQ(state::readable_token(""), "(empty)");
 }
 
+TEST(TokenText, AWordBeginsWithItsBlank) {
+  for (const char* begins : {" the", "\n", "\t", "\u65E5"}) EXPECT_TRUE(state::begins_word(begins));
+  for (const char* within : {"", "ium", ",", "\u00E9", "-"})
+    EXPECT_FALSE(state::begins_word(within));
+}
+
 TEST(TokenText, SearchCrossesTokensAndIgnoresCase) {
   const std::vector<std::string> tokens{"One", " of", " the", " ONE", " of"};
   EXPECT_THAT(state::find_text(tokens, "one of"), ElementsAre(TokenRange{0, 2}, TokenRange{3, 5}));

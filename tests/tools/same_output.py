@@ -30,7 +30,7 @@ def commands(program, trace, all_methods):
     views = json.loads(output_of(program, ["views", "--json"])[1])["views"]
     listed = [["info", trace, "--json"], ["methods", "--json"], ["views", "--json"], ["devices", "--json"], ["models", "--json"]]
     for method in methods:
-        spec = f"{method}:budget_tokens=128" if method in with_budget(program) else method
+        spec = spec_of(program, trace, method)
         listed.append(["select", trace, "--method", spec, "--layer", "1", "--json"])
         if not all_methods and method not in FEW:
             continue
@@ -72,12 +72,10 @@ def texts(trace):
     return listed
 
 
-def with_budget(program, known={}):
-    if program not in known:
-        listed = json.loads(output_of(program, ["methods", "--json"])[1])["methods"]
-        known[program] = {method["id"] for method in listed
-                          if any(parameter["name"] == "budget_tokens" for parameter in method.get("parameters", []))}
-    return known[program]
+def spec_of(program, trace, method):
+    """With a budget where the method takes one as it stands; block methods do so with lowering=budget alone."""
+    spec = f"{method}:budget_tokens=128"
+    return spec if output_of(program, ["select", trace, "--method", spec, "--layer", "1", "--json"])[0] == 0 else method
 
 
 def run(program, arguments, folder):

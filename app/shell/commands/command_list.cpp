@@ -2,9 +2,9 @@
 #include "app/shell/commands/command_list.h"
 
 #include "app/shell/commands/key_choices.h"
+#include "core/base/letters.h"
 
 #include <algorithm>
-#include <cctype>
 #include <sstream>
 #include <utility>
 
@@ -16,11 +16,6 @@ namespace {
 bool chord_pressed(ImGuiKeyChord chord) {
   return (chord & ImGuiMod_Mask_) == ImGui::GetIO().KeyMods &&
          ImGui::IsKeyPressed(static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_), true);
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 }  // namespace
@@ -44,12 +39,12 @@ void handle_shortcuts(const std::vector<Command>& commands) {
 
 int match_score(const std::string& query, const std::string& text) {
   constexpr int kInside = 1, kBegins = 3, kWhole = 5;
-  const std::string whole = lower(text);
+  const std::string whole = lower_case(text);
   const auto letter = [&](std::size_t i) {
     return i < whole.size() && std::isalnum(static_cast<unsigned char>(whole[i])) != 0;
   };
   int score = 0;
-  std::istringstream words(lower(query));
+  std::istringstream words(lower_case(query));
   for (std::string word; words >> word;) {
     int best = -1;
     for (std::size_t at = whole.find(word); at != std::string::npos;

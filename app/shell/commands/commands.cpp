@@ -55,6 +55,8 @@ void Explorer::add_file_commands() {
   const Adder with_tab(commands_, "File", [this] { return workspace_.traces.active() != nullptr; });
   add("open", "Open a trace\u2026", {ImGuiMod_Ctrl | ImGuiKey_O}, [this] { open_dialog(); });
   add("capture", "New capture\u2026", {ImGuiMod_Ctrl | ImGuiKey_N}, [this] { new_capture(); });
+  add("capture.drift", "New capture of a closed loop and its drift\u2026", {},
+      [this] { new_drift_capture(); });
   with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
            [this] { workspace_.traces.reload_active(); });
   with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] { close_trace(); });

@@ -8,6 +8,7 @@
 #include "app/state/questions/kept/kv_map.h"
 #include "core/base/error.h"
 #include "core/base/quantile.h"
+#include "core/base/seconds_since.h"
 
 #include <epoxy/gl.h>
 #include <fmt/format.h>
@@ -22,10 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kMostSecondsToOpen = 120;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Of this thread, in ms.
 double cpu_time() {

@@ -144,9 +144,11 @@ void MethodEditor::follow(const state::Workspace& workspace, state::Slot slot) {
   if (drafted_[index] == key) return;
   drafted_[index] = key;
   problem_.clear();
-  drafts_[index] = state::MethodDraft(
+  state::MethodDraft draft(
       choice.known() ? choice.text : state::default_spec(place.info().num_tokens),
       place.trace->shape());
+  draft.keep_budget_of(drafts_[index]);
+  drafts_[index] = std::move(draft);
 }
 
 void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& palette,

@@ -63,6 +63,13 @@ void CaptureForm::add_method(const std::string& spec) {
   take_drafts();
 }
 
+void CaptureForm::choose_drift(const std::string& spec) {
+  if (!closed_loop_ && !spec.empty()) closed_loop_.emplace(spec, selection::ModelShape{});
+  if (!closed_loop_) closed_loop_.emplace().change_method("quoka", {}, expected_tokens({}));
+  request_.drift = true;
+  take_drafts();
+}
+
 void CaptureForm::take_drafts() {
   request_.methods.clear();
   for (const state::MethodDraft& draft : methods_) request_.methods.push_back(text_of(draft));

@@ -57,6 +57,7 @@ void CaptureWindow::tick() {
     for (const std::string& warning : run_.warnings()) messages_.say(warning, false);
     messages_.say(run_.message(), failed);
   }
+  growing_.watch_span();
   // What it records is on screen: the rest is said in the status bar.
   if (makes_room_ && (growing_.opened() || (!run_.running() && run_.left_trace())))
     open_ = makes_room_ = false;
@@ -91,7 +92,8 @@ void CaptureWindow::start() {
     outcome_ = run_.message();
     return;
   }
-  growing_.begin(form_.request().output);
+  const std::vector<CaptureSpan>& spans = form_.request().spans;
+  growing_.begin(form_.request().output, spans.empty() ? std::string() : spans.front().name);
   makes_room_ = true;
 }
 

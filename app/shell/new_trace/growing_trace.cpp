@@ -14,7 +14,8 @@ constexpr double kBetweenReadings = 1.5;
 
 }  // namespace
 
-void GrowingTrace::begin(const std::string& output) {
+void GrowingTrace::begin(const std::string& output, const std::string& span) {
+  span_ = span;
   std::error_code ignored;
   output_ = std::filesystem::absolute(output, ignored).string();
   part_ = trace::part_path(output_).string();
@@ -39,6 +40,23 @@ void GrowingTrace::tick(double now) {
       },
       // Not there yet, or no longer: the capture itself says what is wrong.
       [](const Error&) {});
+}
+
+void GrowingTrace::watch_span() {
+  if (span_.empty()) return;
+  const state::TraceTab* tab = workspace_.traces.ready();
+  if (tab == nullptr || (tab->path != part_ && tab->path != output_)) return;
+  const state::Place& place = workspace_.place();
+  if (place.has_keys()) {  // the user was faster
+    span_.clear();
+    return;
+  }
+  for (const trace::TokenSpan& span : place.info().spans) {
+    if (span.name != span_ || span.end > place.info().num_tokens) continue;
+    workspace_.cursor.set_keys(span.begin, span.end);
+    span_.clear();
+    return;
+  }
 }
 
 void GrowingTrace::found(int chunks) {

@@ -13,8 +13,10 @@ class GrowingTrace {
  public:
   explicit GrowingTrace(state::Workspace& workspace) : workspace_(workspace) {}
 
-  void begin(const std::string& output);
+  // `span`: of the trace, to be watched as soon as it is there; empty: as in any other trace.
+  void begin(const std::string& output, const std::string& span);
   void tick(double now);  // once a frame while it grows
+  void watch_span();      // once a frame
   // It grows no more. `there`: under its own name.
   void end(bool there);
 
@@ -29,7 +31,8 @@ class GrowingTrace {
 
   state::Workspace& workspace_;
   std::string output_, part_;
-  int round_ = 0;  // of begin(): an answer of an earlier one is no news
+  std::string span_;  // not watched yet
+  int round_ = 0;     // of begin(): an answer of an earlier one is no news
   bool opened_ = false;
   int chunks_ = 0;  // shown
   double next_ = 0;

@@ -55,8 +55,6 @@ ordered_json json_of(const std::vector<Note>& notes) {
 
 }  // namespace
 
-fs::path notes_path(const fs::path& trace) { return session_path(trace); }
-
 std::vector<Note> load_notes(const fs::path& trace) {
   std::vector<Note> notes;
   for (const ordered_json& json : read_sessions(trace))

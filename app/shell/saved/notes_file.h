@@ -24,9 +24,6 @@ struct NoteChange {
   std::optional<Note> note;
 };
 
-// Where the notes of a trace are written now.
-std::filesystem::path notes_path(const std::filesystem::path& trace);
-
 // In the order in which they were made. Throws Error{Input}: a file is there and is none of notes.
 std::vector<Note> load_notes(const std::filesystem::path& trace);
 

@@ -3,6 +3,7 @@
 #include "app/shell/saved/state_files.h"
 #include "app/shell/saved/view_state_json.h"
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/base/paths.h"
 
 #include <nlohmann/json.hpp>

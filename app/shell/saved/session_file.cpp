@@ -1,5 +1,6 @@
 #include "app/shell/saved/session_file.h"
 
+#include "app/shell/saved/state_files.h"
 #include "app/shell/saved/view_state_json.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"

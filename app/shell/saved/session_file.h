@@ -2,8 +2,8 @@
 // and on in the state folder. Every window that runs has a file of its own.
 #pragma once
 
-#include "app/shell/saved/state_files.h"
 #include "app/state/view_state.h"
+#include "core/base/file_lock.h"
 
 #include <cstddef>
 #include <map>

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,8 +15,6 @@
 #include <cstring>
 #include <mutex>
 #include <set>
-#include <thread>
-#include <utility>
 
 namespace kvloupe::shell {
 namespace {
@@ -121,24 +118,6 @@ std::optional<std::string> bytes_of_json(const ordered_json& json) {
     bytes += static_cast<char>(number.get<std::uint64_t>());
   }
   return bytes;
-}
-
-FileLock::FileLock(const std::filesystem::path& path, std::chrono::milliseconds patience)
-    : descriptor_(
-          ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  for (;;) {
-    held_ = descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    if (held_ || std::chrono::steady_clock::now() >= end) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-}
-
-FileLock::FileLock(FileLock&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), held_(std::exchange(other.held_, false)) {}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace kvloupe::shell

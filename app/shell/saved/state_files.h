@@ -4,7 +4,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -25,22 +24,5 @@ void write_small_json(const std::filesystem::path& path, const nlohmann::ordered
 // Names of files are any bytes: those that are no UTF-8 stand as an array of numbers.
 nlohmann::ordered_json json_of_bytes(const std::string& bytes);
 std::optional<std::string> bytes_of_json(const nlohmann::ordered_json& json);
-
-// Held while it lives, against other windows and other threads. A system that has no locks gives it.
-class FileLock {
- public:
-  // Waits `patience` at most for who holds it.
-  explicit FileLock(const std::filesystem::path& path,
-                    std::chrono::milliseconds patience = std::chrono::milliseconds(0));
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  bool held() const { return held_; }
-
- private:
-  int descriptor_ = -1;
-  bool held_ = false;
-};
 
 }  // namespace kvloupe::shell

@@ -2,6 +2,7 @@
 
 #include "app/shell/saved/state_files.h"
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/base/output_file.h"
 #include "core/base/paths.h"
 #include "core/base/sha256.h"

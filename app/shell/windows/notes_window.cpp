@@ -19,9 +19,7 @@ std::string place_text(const state::ViewState& at) {
   if (at.place.chunk) parts.push_back(fmt::format("chunk {}", *at.place.chunk));
   if (at.place.layer) parts.push_back(fmt::format("layer {}", *at.place.layer));
   if (at.place.q_head) parts.push_back(fmt::format("query head {}", *at.place.q_head));
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace

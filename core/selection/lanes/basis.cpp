@@ -200,7 +200,7 @@ std::map<int, trace::LayerBasis> BasisFit::finish() const {
                         "use a longer text or trace");
     const Moments found{moments.count, moments.sum.cpu(), moments.squares.cpu(),
                         moments.of_values.defined() ? moments.of_values.cpu() : at::Tensor()};
-    const auto check_finite = [&](const at::Tensor& squares, const char* what) {
+    const auto check_finite = [layer = layer](const at::Tensor& squares, const char* what) {
       if (!squares.defined() || squares.isfinite().all().item<bool>()) return;
       throw input_error("no basis can be fitted",
                         fmt::format("a {} of layer {} is a NaN or an infinity", what, layer),

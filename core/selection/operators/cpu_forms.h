@@ -42,3 +42,35 @@ Tensor channel_products(const Tensor& rows, const Tensor& channels, const Tensor
 Tensor gate_rows(const Tensor& pooled, const Tensor& weights);
 
 }  // namespace kvloupe::selection::cpu
+
+// Each operator once: the name of its form here and of its generic form, and its schema.
+#define KVLOUPE_SELECTION_OPERATORS(DO)                                                           \
+  DO(keep_best_rows,                                                                              \
+     "(Tensor scores, int budget, Tensor? forced) -> (Tensor indices, Tensor num_forced, "        \
+     "Tensor ties)")                                                                              \
+  DO(ranked_rows, "(Tensor scores, int count) -> Tensor")                                         \
+  DO(query_relevance, "(Tensor q) -> Tensor")                                                     \
+  DO(score_keys,                                                                                  \
+     "(Tensor q, Tensor k, Tensor chosen, int num_candidates, bool cosine, "                      \
+     "bool mean_of_queries, bool scores_first) -> Tensor")                                        \
+  DO(difference_scores, "(Tensor k, int num_scored) -> Tensor")                                   \
+  DO(key_products, "(Tensor rows, Tensor keys) -> Tensor")                                        \
+  DO(reduce_probabilities,                                                                        \
+     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, "  \
+     "float softcap, bool largest) -> Tensor")                                                    \
+  DO(joint_softmax_sums,                                                                          \
+     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, float scale, "                 \
+     "float softcap) -> Tensor")                                                                  \
+  DO(columns_and_slashes,                                                                         \
+     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, "  \
+     "float softcap) -> (Tensor columns, Tensor slashes)")                                        \
+  DO(page_bounds, "(Tensor rows, int page_size, int cut) -> Tensor")                              \
+  DO(page_scores, "(Tensor q, Tensor bounds) -> Tensor")                                          \
+  DO(block_means, "(Tensor rows, int block_size, int cut) -> Tensor")                             \
+  DO(rotate_rows, "(Tensor rows, Tensor directions, int width) -> Tensor")                        \
+  DO(largest_lanes, "(Tensor rotated, int kept) -> (Tensor values, Tensor lanes, Tensor counts)") \
+  DO(store_lanes, "(Tensor(a!) tiles, Tensor rows, int place) -> ()")                             \
+  DO(load_lanes, "(Tensor tiles, Tensor lanes, int first, int count) -> Tensor")                  \
+  DO(channel_products,                                                                            \
+     "(Tensor rows, Tensor channels, Tensor tiles, int first, int count) -> Tensor")              \
+  DO(gate_rows, "(Tensor pooled, Tensor weights) -> Tensor")

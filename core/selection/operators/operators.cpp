@@ -4,12 +4,12 @@
 
 #include "core/attention/find_operator.h"
 #include "core/attention/number_types.h"
+#include "core/attention/register_operators.h"
 #include "core/base/error.h"
 #include "core/selection/operators/cpu_forms.h"
 #include "core/selection/operators/generic_forms.h"
 
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <optional>
 #include <tuple>
@@ -206,54 +206,6 @@ Tensor gate_rows(const Tensor& pooled, const Tensor& weights) {
   return op.call(pooled, weights);
 }
 
+KVLOUPE_REGISTER_OPERATORS(KVLOUPE_SELECTION_OPERATORS)
+
 }  // namespace kvloupe::selection
-
-// Of fused and generic forms alike.
-#define KVLOUPE_SELECTION_OPERATORS(DO)                                                           \
-  DO(keep_best_rows,                                                                              \
-     "(Tensor scores, int budget, Tensor? forced) -> (Tensor indices, Tensor num_forced, "        \
-     "Tensor ties)")                                                                              \
-  DO(ranked_rows, "(Tensor scores, int count) -> Tensor")                                         \
-  DO(query_relevance, "(Tensor q) -> Tensor")                                                     \
-  DO(score_keys,                                                                                  \
-     "(Tensor q, Tensor k, Tensor chosen, int num_candidates, bool cosine, "                      \
-     "bool mean_of_queries, bool scores_first) -> Tensor")                                        \
-  DO(difference_scores, "(Tensor k, int num_scored) -> Tensor")                                   \
-  DO(key_products, "(Tensor rows, Tensor keys) -> Tensor")                                        \
-  DO(reduce_probabilities,                                                                        \
-     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, "  \
-     "float softcap, bool largest) -> Tensor")                                                    \
-  DO(joint_softmax_sums,                                                                          \
-     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, float scale, "                 \
-     "float softcap) -> Tensor")                                                                  \
-  DO(columns_and_slashes,                                                                         \
-     "(Tensor queries, Tensor keys, Tensor visible, Tensor? first, Tensor? sinks, float scale, "  \
-     "float softcap) -> (Tensor columns, Tensor slashes)")                                        \
-  DO(page_bounds, "(Tensor rows, int page_size, int cut) -> Tensor")                              \
-  DO(page_scores, "(Tensor q, Tensor bounds) -> Tensor")                                          \
-  DO(block_means, "(Tensor rows, int block_size, int cut) -> Tensor")                             \
-  DO(rotate_rows, "(Tensor rows, Tensor directions, int width) -> Tensor")                        \
-  DO(largest_lanes, "(Tensor rotated, int kept) -> (Tensor values, Tensor lanes, Tensor counts)") \
-  DO(store_lanes, "(Tensor(a!) tiles, Tensor rows, int place) -> ()")                             \
-  DO(load_lanes, "(Tensor tiles, Tensor lanes, int first, int count) -> Tensor")                  \
-  DO(channel_products,                                                                            \
-     "(Tensor rows, Tensor channels, Tensor tiles, int first, int count) -> Tensor")              \
-  DO(gate_rows, "(Tensor pooled, Tensor weights) -> Tensor")
-
-TORCH_LIBRARY_FRAGMENT(kvloupe, m) {
-#define KVLOUPE_DECLARE(name, schema) m.def(#name schema);
-  KVLOUPE_SELECTION_OPERATORS(KVLOUPE_DECLARE)
-#undef KVLOUPE_DECLARE
-}
-
-TORCH_LIBRARY_IMPL(kvloupe, CPU, m) {
-#define KVLOUPE_FUSED(name, schema) m.impl(#name, kvloupe::selection::cpu::name);
-  KVLOUPE_SELECTION_OPERATORS(KVLOUPE_FUSED)
-#undef KVLOUPE_FUSED
-}
-
-TORCH_LIBRARY_IMPL(kvloupe, CompositeExplicitAutograd, m) {
-#define KVLOUPE_GENERIC(name, schema) m.impl(#name, kvloupe::selection::generic::name);
-  KVLOUPE_SELECTION_OPERATORS(KVLOUPE_GENERIC)
-#undef KVLOUPE_GENERIC
-}

@@ -69,18 +69,6 @@ TopTokens top_of(const TopTokens& all, int chunk_idx) {
           {all.log_probs.begin() + at, all.log_probs.begin() + at + kTopTokens}};
 }
 
-DriftChunk drift_of(const Drift& all, int chunk_idx, const ChunkInfo& chunk) {
-  const auto rows = [&](const auto& values) {
-    return std::vector(values.begin() + chunk.begin, values.begin() + chunk.end());
-  };
-  const auto by_layer = [&](const std::vector<float>& values) {
-    const auto at = static_cast<std::ptrdiff_t>(chunk_idx) * all.num_layers;
-    return std::vector(values.begin() + at, values.begin() + at + all.num_layers);
-  };
-  return {rows(all.dense_nll), rows(all.kl),    rows(all.agrees),
-          by_layer(all.q),     by_layer(all.k), top_of(all.dense_top, chunk_idx)};
-}
-
 void load_next_tokens(hid_t file, LoadedTrace& trace) {
   TraceInfo& info = trace.info;
   const FieldSizes sizes = sizes_of(info);

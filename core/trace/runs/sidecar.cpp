@@ -3,6 +3,7 @@
 #include "core/trace/runs/sidecar.h"
 
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/base/version.h"
 #include "core/base/whole_file.h"
 #include "core/trace/fields/attributes.h"
@@ -11,10 +12,7 @@
 #include "core/trace/runs/run_storage.h"
 #include "core/trace/trace_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
@@ -25,26 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // Held while a run is appended: two programs that save at once must not drop each other's run.
-class AppendLock {
- public:
-  explicit AppendLock(const fs::path& trace_path)
-      : descriptor_(::open(trace_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(descriptor_);
-      throw input_error("cannot save a run beside " + trace_path.string(),
-                        "another program is writing the trace or its sidecar",
-                        "try again when it has ended");
-    }
-  }
-  ~AppendLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  AppendLock(const AppendLock&) = delete;
-  AppendLock& operator=(const AppendLock&) = delete;
-
- private:
-  int descriptor_;
-};
+FileLock append_lock(const fs::path& trace_path) {
+  FileLock lock = FileLock::of_existing(trace_path);
+  if (!lock.held())
+    throw input_error("cannot save a run beside " + trace_path.string(),
+                      "another program is writing the trace or its sidecar",
+                      "try again when it has ended");
+  return lock;
+}
 
 bool fits(const CellRecord& cell, const TraceInfo& info, const RunInfo& run,
           const ChunkInfo& chunk) {
@@ -189,7 +175,7 @@ h5::Handle open_sidecar(const fs::path& trace_path, LoadedTrace& trace) {
 int append_sidecar_run(const fs::path& trace_path, const RunInfo& run,
                        const std::vector<int>& layers, const std::vector<LayerRecord>& data) {
   const fs::path path = sidecar_path(trace_path);
-  const AppendLock append_lock(trace_path);
+  const FileLock alone = append_lock(trace_path);
   const h5::Lock lock;
   const LoadBudget budget(bytes_on_disk(trace_path.string()));
   return h5::written("save the run beside " + trace_path.string(), [&] {

@@ -1,13 +1,13 @@
 #include "core/trace/write/part_file.h"
 
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/trace/runs/sidecar.h"
 
 #include <fmt/format.h>
 
 #include <fcntl.h>
 #include <stdio.h>  // renameat2
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,21 +19,6 @@ namespace kvloupe::trace {
 namespace {
 
 namespace fs = std::filesystem;
-
-enum class Lock { Ours, Theirs, Unknown };  // unknown: the file system has no locks
-
-Lock lock(int descriptor) {
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::Ours;
-  return errno == EWOULDBLOCK ? Lock::Theirs : Lock::Unknown;
-}
-
-bool is_locked_by_another(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return false;
-  const bool locked = lock(descriptor) == Lock::Theirs;
-  ::close(descriptor);
-  return locked;
-}
 
 Error busy(const fs::path& trace_path) {
   return input_error("cannot write " + trace_path.string(), "another capture is writing it",
@@ -71,12 +56,12 @@ DiskFile own(const fs::path& path, const fs::path& trace_path, bool force) {
   for (;;) {
     const int descriptor = open_part(path, 0);
     DiskFile file(path, descriptor);
-    const Lock state = lock(descriptor);
-    if (state == Lock::Theirs) throw busy(trace_path);
+    const LockState state = try_lock(descriptor);
+    if (state == LockState::Theirs) throw busy(trace_path);
     // Its owner may have renamed or removed it since we opened it.
     if (!file.is_at(path)) continue;
     if (!force && file.size() > 0) refuse_chunks_of_another(path);
-    if (state == Lock::Unknown) return replace(path);
+    if (state == LockState::Unknown) return replace(path);
     file.resize(0);
     if (file.failure()) throw unusable(path, *file.failure());
     return file;
@@ -113,7 +98,7 @@ void check_trace_file(const fs::path& trace_path, const InputFiles& inputs, bool
   const fs::path part = part_path(output_target(trace_path));
   std::error_code code;
   if (!fs::exists(part, code)) return;
-  if (is_locked_by_another(part)) throw busy(trace_path);
+  if (!FileLock::of_existing(part).held()) throw busy(trace_path);
   if (!force) refuse_chunks_of_another(part);
 }
 
@@ -131,7 +116,7 @@ DiskFile open_left_part(const fs::path& trace_path, const InputFiles& inputs, bo
                       fmt::format("{} cannot be opened: {}", part.string(), std::strerror(errno)),
                       "capture without --resume");
   DiskFile file(part, descriptor);
-  if (lock(descriptor) == Lock::Theirs || !file.is_at(part)) throw busy(trace_path);
+  if (try_lock(descriptor) == LockState::Theirs || !file.is_at(part)) throw busy(trace_path);
   return file;
 }
 

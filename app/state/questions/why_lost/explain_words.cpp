@@ -3,12 +3,12 @@
 
 #include "app/state/labels.h"
 #include "app/state/token_text.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace kvloupe::state {
 namespace {
@@ -166,17 +166,16 @@ std::string budget_of(const ExplainNow& now_known) {
   const std::string now =
       why.budget ? fmt::format(" (here {})", format_count(*why.budget)) : std::string();
   if (!why.needed_budget) return fmt::format("No budget keeps it{}.", now);
-  std::string text = budget_words(why);
-  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  return fmt::format("{}{}.", text, now);
+  return fmt::format("{}{}.", capitalised(budget_words(why)), now);
 }
 
 std::string all_keys_words(const Place& place) {
   const auto span = watched_span(place);
   if (!span) return {};
-  if (place.has_keys()) return "all of " + range_words("key", "keys", span->begin, span->end);
-  return fmt::format("all {} keys of \u201C{}\u201D", span->end - span->begin,
-                     readable_name(span->name));
+  const std::string words = watched_words(place);
+  const bool named = words != span->name;
+  return named ? fmt::format("all {} keys of {}", span->end - span->begin, words)
+               : "all of " + words;
 }
 
 std::string sentence_of(const SpanBudgetQuestion& question,

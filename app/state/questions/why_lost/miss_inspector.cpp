@@ -250,13 +250,13 @@ std::vector<Slot> inspected_slots(const Workspace& workspace) {
 
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
   const Place& place = question.place;
-  const std::string name = watched_span(place)->name;
+  const std::string name = watched_words(place);
   const std::string where = fmt::format(
       "At {}, layer {}, {}", chunk_name(place.info(), place.chunk), place.layer, answer.row_name);
   const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
   if (chunk.total == 0)
-    return fmt::format(
-        "{}: \u201C{}\u201D does not lie before it, so nothing was decided about it.", where, name);
+    return fmt::format("{}: {} does not lie before it, so nothing was decided about it.", where,
+                       name);
   std::string why = "everything is kept here.";
   if (!chunk.dense) {
     why = fmt::format("its best key ranks {} of {} by true mass",
@@ -268,10 +268,9 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
     else
       why += fmt::format("; {} {} kept.", keys(chunk.num_kept), chunk.num_kept == 1 ? "is" : "are");
   }
-  return fmt::format(
-      "{}, {} keeps {} of {} of \u201C{}\u201D, which {} {} of the attention mass; {}", where,
-      question.method.id(), chunk.kept, keys(chunk.total), name,
-      chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
+  return fmt::format("{}, {} keeps {} of {} of {}, which {} {} of the attention mass; {}", where,
+                     question.method.id(), chunk.kept, keys(chunk.total), name,
+                     chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
 }
 
 ViewInfo miss_inspector_view() {
