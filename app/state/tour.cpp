@@ -42,9 +42,8 @@ TourGoal parse_goal(const std::string& text) {
       link += (link.empty() ? "" : ";") + item;
       continue;
     }
-    const auto found = std::find_if(std::begin(kKept), std::end(kKept), [&](const auto& one) {
-      return item.substr(5) == one.first;
-    });
+    const auto found = std::find_if(std::begin(kKept), std::end(kKept),
+                                    [&](const auto& one) { return item.substr(5) == one.first; });
     if (found == std::end(kKept))
       throw usage_error(fmt::format("'{}' is not understood", printable(item)),
                         "what is kept of the watched keys is all, some or none",
@@ -75,7 +74,8 @@ class Parser {
         page.emplace();
         page->title = trimmed(line_.substr(2));
       } else if (!in_code && trimmed(line_) == kBlock) {
-        if (!page) fail("what is shown belongs to a page", "begin the page with '# ' and its title");
+        if (!page)
+          fail("what is shown belongs to a page", "begin the page with '# ' and its title");
         block(*page);
       } else if (page) {
         page->body += fmt::format("{}\n", line_);
@@ -100,10 +100,9 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& why, const std::string& remedy) const {
-    throw input_error(
-        fmt::format("line {} of the tour {} is not understood", number_,
-                    printable(tour_.file.filename().string())),
-        why, remedy);
+    throw input_error(fmt::format("line {} of the tour {} is not understood", number_,
+                                  printable(tour_.file.filename().string())),
+                      why, remedy);
   }
 
   // "name: value"

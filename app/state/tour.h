@@ -15,17 +15,17 @@ namespace kvloupe::state {
 struct TourGoal {
   enum class Kept { Any, All, Some, None };
 
-  ViewState at;              // what differs from the default must be shown
-  std::string view;          // id; must be in front
-  Kept kept = Kept::Any;     // of the watched keys, by the method shown
-  std::string text;          // as it was written
+  ViewState at;           // what differs from the default must be shown
+  std::string view;       // id; must be in front
+  Kept kept = Kept::Any;  // of the watched keys, by the method shown
+  std::string text;       // as it was written
 };
 
 struct TourPage {
   std::string title;
-  ViewState at;               // what the page shows
-  std::string body;           // Markdown
-  std::string to_try, to_see; // one sentence each; may be empty
+  ViewState at;                 // what the page shows
+  std::string body;             // Markdown
+  std::string to_try, to_see;   // one sentence each; may be empty
   std::vector<TourGoal> goals;  // all of them; none: the page is done when it was seen
 };
 

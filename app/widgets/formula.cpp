@@ -18,14 +18,14 @@ constexpr int kDeepest = 32;
 
 const std::map<std::string_view, std::string_view>& symbols() {
   static const std::map<std::string_view, std::string_view> all = {
-      {"alpha", "α"},  {"beta", "β"},    {"gamma", "γ"},  {"delta", "δ"},    {"epsilon", "ε"},
-      {"theta", "θ"},  {"lambda", "λ"},  {"mu", "μ"},     {"sigma", "σ"},    {"tau", "τ"},
-      {"phi", "φ"},    {"rho", "ρ"},     {"pi", "π"},     {"Delta", "Δ"},    {"Sigma", "Σ"},
-      {"cdot", " · "}, {"times", " × "}, {"le", " ≤ "},   {"ge", " ≥ "},     {"ne", " ≠ "},
-      {"approx", " ≈ "}, {"in", " ∈ "},  {"to", " → "},   {"infty", "∞"},    {"pm", " ± "},
-      {"ldots", "…"},  {"sum", "∑"},     {"prod", "∏"},   {"top", "⊤"},      {"lVert", "‖"},
-      {"rVert", "‖"},  {"|", "‖"},       {"{", "{"},      {"}", "}"},        {",", " "},
-      {";", " "},      {"quad", "   "},  {"left", ""},    {"right", ""},     {"cup", " ∪ "}};
+      {"alpha", "α"},    {"beta", "β"},    {"gamma", "γ"}, {"delta", "δ"}, {"epsilon", "ε"},
+      {"theta", "θ"},    {"lambda", "λ"},  {"mu", "μ"},    {"sigma", "σ"}, {"tau", "τ"},
+      {"phi", "φ"},      {"rho", "ρ"},     {"pi", "π"},    {"Delta", "Δ"}, {"Sigma", "Σ"},
+      {"cdot", " · "},   {"times", " × "}, {"le", " ≤ "},  {"ge", " ≥ "},  {"ne", " ≠ "},
+      {"approx", " ≈ "}, {"in", " ∈ "},    {"to", " → "},  {"infty", "∞"}, {"pm", " ± "},
+      {"ldots", "…"},    {"sum", "∑"},     {"prod", "∏"},  {"top", "⊤"},   {"lVert", "‖"},
+      {"rVert", "‖"},    {"|", "‖"},       {"{", "{"},     {"}", "}"},     {",", " "},
+      {";", " "},        {"quad", "   "},  {"left", ""},   {"right", ""},  {"cup", " ∪ "}};
   return all;
 }
 
@@ -86,8 +86,8 @@ class Setter {
 
   void scripts(Box& base, float size) {
     const float end = base.width;
-    for (int count = 0; count < 2 && !rest_.empty() && (rest_.front() == '^' || rest_.front() == '_');
-         ++count) {
+    for (int count = 0;
+         count < 2 && !rest_.empty() && (rest_.front() == '^' || rest_.front() == '_'); ++count) {
       const bool up = rest_.front() == '^';
       rest_.remove_prefix(1);
       const Box script = atom(kScript * size);
@@ -137,7 +137,8 @@ class Setter {
     }
     // One code point.
     std::size_t bytes = 1;
-    while (bytes < rest_.size() && (static_cast<unsigned char>(rest_[bytes]) & 0xC0U) == 0x80U) ++bytes;
+    while (bytes < rest_.size() && (static_cast<unsigned char>(rest_[bytes]) & 0xC0U) == 0x80U)
+      ++bytes;
     std::string one(rest_.substr(0, bytes));
     rest_.remove_prefix(bytes);
     if (one == " ") return {};

@@ -111,9 +111,7 @@ class Lines {
       rest.remove_prefix(end);
     }
   }
-  void end() {
-    ImGui::Dummy({right_ - left_, y_ + ImGui::GetTextLineHeight()});
-  }
+  void end() { ImGui::Dummy({right_ - left_, y_ + ImGui::GetTextLineHeight()}); }
 
  private:
   void wrap(float width) {
@@ -138,7 +136,8 @@ class Lines {
     wrap(set.size().x);
     // Its letters stand on the line of the words.
     set.draw(ImGui::GetWindowDrawList(),
-             {x_, ImGui::GetCursorScreenPos().y + y_ + ImGui::GetFontBaked()->Ascent}, palette_.text);
+             {x_, ImGui::GetCursorScreenPos().y + y_ + ImGui::GetFontBaked()->Ascent},
+             palette_.text);
     x_ += set.size().x;
   }
 
@@ -194,8 +193,8 @@ std::vector<MarkdownBlock> parse_markdown(const std::string& text) {
     static_cast<Builder*>(to)->leave();
     return 0;
   };
-  parser.text = [](MD_TEXTTYPE type, const MD_CHAR* text, MD_SIZE size, void* to) {
-    static_cast<Builder*>(to)->text(type, {text, size});
+  parser.text = [](MD_TEXTTYPE type, const MD_CHAR* letters, MD_SIZE size, void* to) {
+    static_cast<Builder*>(to)->text(type, {letters, size});
     return 0;
   };
   md_parse(text.data(), static_cast<MD_SIZE>(text.size()), &parser, &builder);

@@ -90,8 +90,8 @@ void TourColumn::head_ui(const widgets::Palette& palette) {
   if (ImGui::IsItemHovered()) widgets::tooltip("Ends the tour; the trace stays open.");
   // A stroke a page: done, here, to come.
   const float gap = widgets::grid(0.25F);
-  const float width =
-      (ImGui::GetContentRegionAvail().x - gap * static_cast<float>(count - 1)) / static_cast<float>(count);
+  const float width = (ImGui::GetContentRegionAvail().x - gap * static_cast<float>(count - 1)) /
+                      static_cast<float>(count);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   ImVec2 at = ImGui::GetCursorScreenPos();
   for (std::size_t i = 0; i < count; ++i) {
@@ -148,7 +148,8 @@ void TourColumn::draw(const widgets::Palette& palette) {
   constexpr ImGuiWindowFlags kFlags =
       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoScrollbar;
   ImGui::PushStyleColor(ImGuiCol_WindowBg, palette.panel);
-  if (ImGui::BeginViewportSideBar("###tour", ImGui::GetMainViewport(), ImGuiDir_Left, width, kFlags)) {
+  if (ImGui::BeginViewportSideBar("###tour", ImGui::GetMainViewport(), ImGuiDir_Left, width,
+                                  kFlags)) {
     head_ui(palette);
     if (tour_) {
       const float foot = ImGui::GetFrameHeightWithSpacing() + widgets::grid(1);
