@@ -3,6 +3,7 @@
 #
 #   ./kvloupe.sh                      opens the window
 #   ./kvloupe.sh demo [--headless]    captures a demonstration and opens it, or writes its views as PNG files
+#   ./kvloupe.sh tour                 leads through the window, page by page, on a trace that is in the box
 #   ./kvloupe.sh test [ctest args]    builds and runs the whole test suite
 #   ./kvloupe.sh clean [--all]        removes what other versions left in the cache (--all: all of the cache)
 #   ./kvloupe.sh ARGUMENTS            runs kvloupe ARGUMENTS; see ./kvloupe.sh --help
@@ -216,6 +217,10 @@ clean() {
 
 case "${1:-}" in
   demo) demo "${@:2}" ;;
+  tour)
+    set_up_program
+    exec "$program" "$root/assets/tours/first.md" "${@:2}"
+    ;;
   test) run_tests "${@:2}" ;;
   clean) clean "${@:2}" ;;
   *)

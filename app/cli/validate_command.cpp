@@ -21,12 +21,13 @@ namespace {
 
 void validate_tour(const std::string& path) {
   const state::Tour tour = state::load_tour(path);
-  for (const state::TourPage& page : tour.pages)
+  for (const state::TourPage& page : tour.pages) {
+    trace::TraceReader{page.at.trace};
     if (const std::string problem = widgets::problem_in_markdown(page.body); !problem.empty())
       throw input_error(
           fmt::format("the page '{}' of {} is not sound", printable(page.title), printable(path)),
           problem, "see docs/tours.md");
-  trace::TraceReader{tour.trace.string()};
+  }
   results::print("{}: sound\n{} pages\n", printable(path), tour.pages.size());
 }
 

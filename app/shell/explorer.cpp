@@ -139,6 +139,8 @@ void Explorer::before_frame() {
   follow_desktop();
   if (style_changed_) gui_.apply_style(theme(), content_scale_ * settings_.user_scale);
   style_changed_ = false;
+  // Formulas have signs that the interface's face lacks; one of them brings all.
+  if (tour_.is_open()) widgets::ensure_glyphs(gui_.fonts(), {U'\u2208'});
   const state::Place& place = workspace_.place();
   if (!place.empty() && place.trace_key() != fonts_for_) {
     fonts_for_ = place.trace_key();

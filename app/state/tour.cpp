@@ -123,12 +123,16 @@ class Parser {
       if (name == "title")
         tour_.title = value;
       else if (name == "trace")
-        tour_.trace = (tour_.file.parent_path() / value).lexically_normal();
+        tour_.trace = beside(value);
       else
         fail(fmt::format("the front part has no '{}'", printable(name)), remedy);
     }
     if (trimmed(line_) != "---" || tour_.title.empty() || tour_.trace.empty())
       fail("the front part is not whole", remedy);
+  }
+
+  std::filesystem::path beside(const std::string& name) const {
+    return (tour_.file.parent_path() / name).lexically_normal();
   }
 
   static const ViewField* field_of(const std::string& name) {
@@ -147,7 +151,9 @@ class Parser {
       if (trimmed(line_).empty()) continue;
       const auto [name, value] = entry();
       try {
-        if (name == "try") {
+        if (name == "trace") {
+          page.at.trace = beside(value).string();
+        } else if (name == "try") {
           page.to_try = value;
         } else if (name == "see") {
           page.to_see = value;
@@ -159,7 +165,8 @@ class Parser {
           field->read(page.at, given[field]);
         } else {
           fail(fmt::format("a page has no '{}'", printable(name)),
-               "use try, see, done, workspace, or what a deep link takes: view, goto, method, ...");
+               "use try, see, done, trace, workspace, or what a deep link takes: view, goto, "
+               "method, ...");
         }
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::Input) throw;
@@ -172,12 +179,14 @@ class Parser {
   void finish(std::optional<TourPage>& page) {
     if (!page) return;
     try {
+      check_options(page->at);
       if (!page->at.view.empty()) check_view(page->at);
     } catch (const Error& error) {
       fail(fmt::format("the page '{}' cannot be shown: {}", printable(page->title), error.what()),
            "see kvloupe views");
     }
     page->body = trimmed(page->body);
+    if (page->at.trace.empty()) page->at.trace = tour_.trace.string();
     tour_.pages.push_back(std::move(*page));
     page.reset();
   }
@@ -187,7 +196,9 @@ class Parser {
   Tour tour_;
 };
 
-bool is_there(const GotoTarget& target, const Place& place) {
+bool is_there(GotoTarget target, const Place& place) {
+  // Any query head of the KV head is in it; going there would choose its first.
+  if (target.kv_head == place.kv_head()) target.kv_head.reset();
   Place there = place;
   try {
     apply_goto(there, target);
@@ -198,8 +209,13 @@ bool is_there(const GotoTarget& target, const Place& place) {
 }
 
 // Named by its id alone: whatever its parameters.
-bool is_method(const std::string& text, const MethodChoice& choice) {
-  return text.find(':') == std::string::npos ? choice.id() == text : choice.text == text;
+bool is_method(const std::string& text, const MethodChoice& choice, const OpenTrace& trace) {
+  if (text.find(':') == std::string::npos) return choice.id() == text;
+  try {
+    return choice_of_text(text, trace).text == choice.text;
+  } catch (const Error&) {
+    return false;  // the trace cannot serve it
+  }
 }
 
 bool is_kept(TourGoal::Kept kept, Workspace& workspace) {
@@ -244,7 +260,7 @@ bool is_reached(const TourGoal& goal, Workspace& workspace) {
   const ViewState& wanted = goal.at;
   if (!is_there(wanted.place, now.place)) return false;
   for (std::size_t i = 0; i < std::min(wanted.methods.size(), kSlots.size()); ++i)
-    if (!is_method(wanted.methods[i], now.choice(kSlots[i]))) return false;
+    if (!is_method(wanted.methods[i], now.choice(kSlots[i]), *now.place.trace)) return false;
   for (const auto& [name, value] : wanted.options) {
     const auto found = now.options.find(name);
     if (found == now.options.end() || found->second != value) return false;

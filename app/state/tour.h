@@ -23,7 +23,7 @@ struct TourGoal {
 
 struct TourPage {
   std::string title;
-  ViewState at;                 // what the page shows
+  ViewState at;                 // what the page shows, its trace too
   std::string body;             // Markdown
   std::string to_try, to_see;   // one sentence each; may be empty
   std::vector<TourGoal> goals;  // all of them; none: the page is done when it was seen

@@ -241,6 +241,10 @@ void check_view(const ViewState& what) {
   const ViewInfo& view = view_named(what.view);
   check_numbers(view, what);
   check_other_trace(view, what);
+  check_options(what);
+}
+
+void check_options(const ViewState& what) {
   for (const auto& [name, value] : what.options) checked_option(name, value);
 }
 

@@ -60,6 +60,8 @@ struct ViewState : ViewSettings {
 void check(const ViewState& what);
 // The part of it that methods and devices have no share in: it needs no engine.
 void check_view(const ViewState& what);
+// Of that the options of views alone.
+void check_options(const ViewState& what);
 // The files that such a figure is made of, and those that belong to its trace.
 InputFiles files_read(const ViewState& what);
 // All that a tab shows.

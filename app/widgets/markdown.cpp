@@ -127,7 +127,7 @@ class Lines {
     if (style == Style::Code)
       draw->AddRectFilled({at.x - grid(0.2F), at.y}, {at.x + size.x + grid(0.2F), at.y + size.y},
                           palette_.raised, grid(0.25F));
-    draw->AddText(at, style == Style::Emphasis ? palette_.accent : palette_.text, text.data(),
+    draw->AddText(at, style == Style::Emphasis ? palette_.muted : palette_.text, text.data(),
                   text.data() + text.size());
     x_ += size.x;
   }
@@ -149,7 +149,7 @@ void block_ui(const Palette& palette, const MarkdownBlock& block) {
   const float left = ImGui::GetCursorScreenPos().x;
   const float right = left + ImGui::GetContentRegionAvail().x;
   if (block.kind == Kind::Formula) {
-    const FontScope larger(Type::Strong, 1.1F);
+    const FontScope larger(Type::Text, 1.15F);
     const Formula set(block.spans.front().text);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     set.draw(ImGui::GetWindowDrawList(),

@@ -35,9 +35,20 @@ void TourColumn::go(std::size_t page) {
   if (!tour_) return;
   page_ = std::min(page, tour_->pages.size() - 1);
   set_page();
-  const state::TourPage& now = tour_->pages[page_];
-  workspace_.traces.open(tour_->trace.string(), now.at);
-  if (!now.at.view.empty()) panels_.show(now.at.view);
+  workspace_.traces.open(tour_->pages[page_].at.trace);
+  wanted_ = true;
+}
+
+// Once its trace is there.
+void TourColumn::show_page() {
+  wanted_ = false;
+  const state::ViewState& at = tour_->pages[page_].at;
+  try {
+    state::show(workspace_, at);
+  } catch (const Error& error) {
+    messages_.say(error.what(), true);
+  }
+  if (!at.view.empty()) panels_.show(at.view);
 }
 
 void TourColumn::step(int by) {
@@ -53,7 +64,7 @@ void TourColumn::set_page() {
 
 bool TourColumn::on_its_trace() const {
   const state::TraceTab* tab = workspace_.traces.ready();
-  return tab != nullptr && tab->path == tour_->trace.string();
+  return tab != nullptr && tab->path == tour_->pages[page_].at.trace;
 }
 
 void TourColumn::tick() {
@@ -69,7 +80,9 @@ void TourColumn::tick() {
       if (read(tour_->file)) go(page_);
     }
   }
-  if (is_done(page_) || !on_its_trace()) return;
+  if (!on_its_trace()) return;
+  if (wanted_) return show_page();
+  if (is_done(page_)) return;
   const auto& goals = tour_->pages[page_].goals;
   if (std::all_of(goals.begin(), goals.end(), [&](const state::TourGoal& goal) {
         return (goal.view.empty() || panels_.visible(goal.view)) &&

@@ -41,6 +41,7 @@ class TourColumn {
   bool read(const std::filesystem::path& file);
   bool on_its_trace() const;
   void set_page();
+  void show_page();
   void head_ui(const widgets::Palette& palette);
   void page_ui(const widgets::Palette& palette);
   void foot_ui(const widgets::Palette& palette);
@@ -50,6 +51,7 @@ class TourColumn {
   Messages& messages_;
   std::optional<state::Tour> tour_;
   std::size_t page_ = 0;
+  bool wanted_ = false;  // the page is not shown yet
   std::set<std::size_t> done_;
   std::vector<widgets::MarkdownBlock> body_, to_try_, to_see_;
   std::filesystem::file_time_type saved_;

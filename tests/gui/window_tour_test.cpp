@@ -1,0 +1,148 @@
+// The first tour, page by page: each opens undone, what it asks for is done, and it counts.
+#include "core/base/error.h"
+#include "tests/base/matchers.h"
+#include "tests/gui/window_fixture.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+namespace kvloupe {
+namespace {
+
+using state::Slot;
+
+std::filesystem::path first_tour() {
+  return std::filesystem::path(KVLOUPE_TEST_SOURCE_DIR).parent_path().parent_path() /
+         "assets/tours/first.md";
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+class WindowTour : public test::WindowTest {
+ protected:
+  void TearDown() override {
+    explorer().tour().close();
+    WindowTest::TearDown();
+  }
+  static shell::TourColumn& tour() { return explorer().tour(); }
+  static const state::TourPage& page() { return tour().tour()->pages[tour().page()]; }
+  static void wait() {
+    settle();
+    frames(8);
+    settle();
+  }
+  static void click(const std::string& item) {
+    // When its script ends the engine focuses what had the focus before, and brings its tab to the front.
+    ImGui::SetWindowFocus("###tour");
+    frames(1);
+    drive("click", [item](ImGuiTestContext* ctx) { ctx->ItemClick(("//###tour/" + item).c_str()); });
+    wait();
+  }
+};
+
+// What the page asks for, as the user would bring it about.
+void do_what_it_says(const std::string& title, state::Workspace& workspace,
+                     shell::Explorer& explorer) {
+  state::Cursor& cursor = workspace.cursor;
+  const auto layer = [&](int to) { return [&cursor, to] { cursor.set_layer(to); }; };
+  const auto chunk = [&](int to) { return [&cursor, to] { cursor.set_chunk(to); }; };
+  const auto method = [&](const char* spec) {
+    return [&cursor, spec] { cursor.set_method(Slot::A, spec); };
+  };
+  const std::map<std::string, std::function<void()>> steps = {
+      {"One question, two thousand tokens", chunk(15)},
+      {"What attention is, on this text", layer(2)},
+      {"Chunked prefill", chunk(9)},
+      {"KV heads are shared",
+       [&] {
+         cursor.set_layer(17);
+         cursor.set_q_head(0);
+       }},
+      {"Sinks and a heavy tail", layer(2)},
+      {"The oracle, and what recall hides", method("quoka:budget_tokens=256")},
+      {"Which method keeps the digits?", method("quoka:budget_tokens=256")},
+      {"QuoKA asks with few queries", method("quoka:budget_tokens=256,num_queries=8")},
+      {"QuoKA takes the maximum", method("uniform_queries:budget_tokens=256")},
+      {"Quest reads bounds of pages", [&] { cursor.set_q_head(3); }},
+      {"AQUA leaves out lanes", layer(2)},
+      {"SnapKV forgets before it is asked", [&] { explorer.run_command("go.lost"); }},
+      {"CompactAttention keeps blocks", chunk(12)},
+      {"Open and closed loop", chunk(15)},
+      {"What a budget costs", [&] { cursor.set_option("budget_sweep.metric", "span_kept"); }}};
+  if (const auto found = steps.find(title); found != steps.end()) found->second();
+}
+
+TEST_F(WindowTour, EveryPageOpensUndoneAndCanBeDone) {
+  tour().open(first_tour());
+  ASSERT_TRUE(tour().is_open());
+  wait();
+  const std::size_t count = tour().tour()->pages.size();
+  EXPECT_GE(count, 14U);
+  for (std::size_t i = 0; i < count; ++i) {
+    SCOPED_TRACE(page().title);
+    ASSERT_EQ(tour().page(), i);
+    ASSERT_TRUE(workspace().has_trace());
+    EXPECT_EQ(workspace().traces.ready()->path, page().at.trace);
+    EXPECT_TRUE(page().at.view.empty() || explorer().panels().visible(page().at.view));
+    EXPECT_EQ(tour().is_done(i), page().goals.empty());
+    do_what_it_says(page().title, workspace(), explorer());
+    wait();
+    EXPECT_TRUE(tour().is_done(i));
+    if (i + 1 < count) click("Next");
+  }
+}
+
+TEST_F(WindowTour, AMethodThatLosesTheDigitsDoesNotCount) {
+  tour().open(first_tour());
+  while (page().title != "Which method keeps the digits?") tour().step(1);
+  wait();
+  for (const char* loses : {"snapkv:budget_tokens=256", "uniform_queries:budget_tokens=256",
+                            "oracle:budget_tokens=256"}) {
+    workspace().cursor.set_method(Slot::A, loses);
+    wait();
+    EXPECT_FALSE(tour().is_done(tour().page())) << loses;
+  }
+}
+
+TEST_F(WindowTour, IsReadAnewWhenItsFileIsSaved) {
+  const auto copy = std::filesystem::absolute("copy.md");
+  std::string text = text_of(first_tour());
+  const std::string from = "../traces/";
+  const std::string to = (first_tour().parent_path().parent_path() / "traces").string() + "/";
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  std::ofstream(copy) << text;
+  tour().open(copy);
+  wait();
+  click("Next");
+  const auto save = [&](const std::string& what) {
+    std::ofstream(copy) << what;
+    std::filesystem::last_write_time(copy, std::filesystem::file_time_type::clock::now() +
+                                               std::chrono::seconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    frames(3);
+    wait();
+  };
+  std::string changed = text;
+  changed.replace(changed.find("# What attention is"), 19, "# What it attends to");
+  save(changed);
+  EXPECT_THAT(page().title, StartsWith("What it attends to"));
+  EXPECT_EQ(tour().page(), 1U);
+  // What is not understood leaves what was there.
+  save("no tour");
+  EXPECT_THAT(page().title, StartsWith("What it attends to"));
+  click("\u00D7##close tour");
+  EXPECT_FALSE(tour().is_open());
+}
+
+}  // namespace
+}  // namespace kvloupe

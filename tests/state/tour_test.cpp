@@ -1,0 +1,128 @@
+// What a tour's file says, and what of it is refused, with its line.
+#include "app/state/tour.h"
+
+#include "core/base/error.h"
+#include "tests/base/matchers.h"
+#include "tests/state/workspace_fixture.h"
+
+#include <string>
+
+namespace kvloupe {
+namespace {
+
+using state::Tour;
+using state::TourGoal;
+
+constexpr const char* kFront = "---\ntitle: Digits\ntrace: ../t/a.h5\n---\n";
+
+Tour parse(const std::string& rest) { return state::parse_tour(kFront + rest, "/x/tours/one.md"); }
+
+std::string refusal(const std::string& text) {
+  try {
+    state::parse_tour(text, "/x/tours/one.md");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Input) << error.what();
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(Tour, IsPagesOfAStateATextAndGoals) {
+  const Tour tour = parse(
+      "\n# Sinks\n\n```tour\nview: kv_map\ngoto: layer=3,chunk=2\nmethod: quoka:budget_tokens=8\n"
+      "method: snapkv\nkv_map.truth: on\nworkspace: kept\ntry: Go on.\nsee: A row.\n"
+      "done: chunk=3;method=quest;kept=none\ndone: view=attention_map\n```\n"
+      "Some **text**:\n\n```\n# no page\n```\n\n# Second\r\n```tour\ntrace: /y/b.h5\n```\n");
+  EXPECT_EQ(tour.title, "Digits");
+  EXPECT_EQ(tour.trace, "/x/t/a.h5");
+  ASSERT_THAT(tour.pages, SizeIs(2));
+  const state::TourPage& page = tour.pages[0];
+  EXPECT_EQ(page.title, "Sinks");
+  EXPECT_EQ(page.at.trace, "/x/t/a.h5");
+  EXPECT_EQ(page.at.view, "kv_map");
+  EXPECT_EQ(page.at.place.layer, 3);
+  EXPECT_THAT(page.at.methods, ElementsAre("quoka:budget_tokens=8", "snapkv"));
+  EXPECT_EQ(page.at.options.at("kv_map.truth"), "on");
+  EXPECT_EQ(page.at.perspective, "kept");
+  EXPECT_EQ(page.to_try, "Go on.");
+  EXPECT_EQ(page.to_see, "A row.");
+  EXPECT_EQ(page.body, "Some **text**:\n\n```\n# no page\n```");
+  ASSERT_THAT(page.goals, SizeIs(2));
+  EXPECT_EQ(page.goals[0].at.place.chunk, 3);
+  EXPECT_THAT(page.goals[0].at.methods, ElementsAre("quest"));
+  EXPECT_EQ(page.goals[0].kept, TourGoal::Kept::None);
+  EXPECT_EQ(page.goals[1].view, "attention_map");
+  EXPECT_EQ(tour.pages[1].title, "Second");
+  EXPECT_EQ(tour.pages[1].at.trace, "/y/b.h5");
+}
+
+TEST(Tour, WhatIsNotUnderstoodIsRefusedWithItsLine) {
+  const std::string front = kFront;
+  EXPECT_THAT(refusal(""), HasSubstr("has no front part"));
+  EXPECT_THAT(refusal("# Page\n"), HasSubstr("has no front part"));
+  EXPECT_THAT(refusal("---\ntitle: x\n"), HasSubstr("not whole"));
+  EXPECT_THAT(refusal("---\ntitle: x\n---\n# P\n"), HasSubstr("not whole"));
+  EXPECT_THAT(refusal("---\ncolour: x\n---\n"), HasSubstr("no 'colour'"));
+  EXPECT_THAT(refusal(front), HasSubstr("there is no page"));
+  EXPECT_THAT(refusal(front + "text\n"), HasSubstr("line 5"));
+  EXPECT_THAT(refusal(front + "```tour\n```\n"), HasSubstr("belongs to a page"));
+  const auto block = [&](const std::string& lines) {
+    return refusal(front + "# P\n```tour\n" + lines + "\n```\n");
+  };
+  EXPECT_THAT(block("nonsense"), HasSubstr("line 7"));
+  EXPECT_THAT(block("colour: red"), HasSubstr("no 'colour'"));
+  EXPECT_THAT(block("view: nothing"), HasSubstr("nothing"));
+  EXPECT_THAT(block("goto: layer=x"), HasSubstr("line 7"));
+  EXPECT_THAT(block("workspace: cellar"), HasSubstr("cellar"));
+  EXPECT_THAT(block("kv_map.truth: perhaps"), HasSubstr("perhaps"));
+  EXPECT_THAT(block("done: kept=most"), HasSubstr("all, some or none"));
+  EXPECT_THAT(block("done: view=nothing"), HasSubstr("nothing"));
+  EXPECT_THAT(refusal(front + "# P\n```tour\nview: kv_map\n"), HasSubstr("has no end"));
+  EXPECT_THROW(state::load_tour("/nowhere/tour.md"), Error);
+}
+
+class TourGoals : public test::WorkspaceTest {
+ protected:
+  bool reached(const std::string& done) {
+    const Tour tour = parse("# P\n```tour\ndone: " + done + "\n```\n");
+    const TourGoal& goal = tour.pages[0].goals[0];
+    is_reached(goal, workspace);
+    test::settle(workspace);
+    workspace.begin_frame();
+    is_reached(goal, workspace);
+    test::settle(workspace);
+    return is_reached(goal, workspace);
+  }
+};
+
+TEST_F(TourGoals, AreReachedWhereWhatTheyNameIsShown) {
+  EXPECT_FALSE(reached("chunk=3"));  // no trace
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=1,q_head=0,chunk=3"));
+  EXPECT_TRUE(reached("chunk=3"));
+  EXPECT_TRUE(reached("layer=1,chunk=3"));
+  EXPECT_FALSE(reached("layer=2,chunk=3"));
+  EXPECT_FALSE(reached("chunk=99"));
+  workspace.cursor.set_method(state::Slot::A, "quoka:budget_tokens=64");
+  EXPECT_TRUE(reached("chunk=3;method=quoka"));
+  EXPECT_FALSE(reached("chunk=3;method=snapkv"));
+  EXPECT_FALSE(reached("chunk=3;kv_map.truth=on"));
+  workspace.cursor.set_option("kv_map.truth", "on");
+  EXPECT_TRUE(reached("chunk=3;kv_map.truth=on"));
+}
+
+// The last keys before the chunk are those that streaming_llm keeps; the oldest it has evicted.
+TEST_F(TourGoals, KeptIsWhatTheMethodShownKeepsOfTheWatchedKeys) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("layer=1,q_head=0,chunk=6"));
+  workspace.cursor.set_method(state::Slot::A, "streaming_llm:budget_tokens=64");
+  workspace.cursor.set_keys(760, 764);
+  EXPECT_TRUE(reached("chunk=6;kept=all"));
+  EXPECT_FALSE(reached("chunk=6;kept=none"));
+  workspace.cursor.set_keys(300, 304);
+  EXPECT_TRUE(reached("chunk=6;kept=none"));
+  EXPECT_FALSE(reached("chunk=6;kept=some"));
+}
+
+}  // namespace
+}  // namespace kvloupe
