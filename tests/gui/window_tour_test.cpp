@@ -44,7 +44,8 @@ class WindowTour : public test::WindowTest {
     // When its script ends the engine focuses what had the focus before, and brings its tab to the front.
     ImGui::SetWindowFocus("###tour");
     frames(1);
-    drive("click", [item](ImGuiTestContext* ctx) { ctx->ItemClick(("//###tour/" + item).c_str()); });
+    drive("click",
+          [item](ImGuiTestContext* ctx) { ctx->ItemClick(("//###tour/" + item).c_str()); });
     wait();
   }
 };
@@ -126,8 +127,8 @@ TEST_F(WindowTour, IsReadAnewWhenItsFileIsSaved) {
   click("Next");
   const auto save = [&](const std::string& what) {
     std::ofstream(copy) << what;
-    std::filesystem::last_write_time(copy, std::filesystem::file_time_type::clock::now() +
-                                               std::chrono::seconds(5));
+    std::filesystem::last_write_time(
+        copy, std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     frames(3);
     wait();
