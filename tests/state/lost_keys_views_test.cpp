@@ -10,10 +10,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 #include <set>
-#include <thread>
 #include <tuple>
 
 namespace kvloupe::state {
@@ -239,20 +237,19 @@ TEST_F(LostKeysViews, ALineLeadsToItsPlaceAndAHeadOfTheRowStays) {
 TEST_F(LostKeysViews, LayersAreShownAsTheyCome) {
   open(kNewest);
   const WorstMissesQuestion question = worst_misses_question(workspace_);
-  LayerMissesQuestion first{question.place, question.method};
-  first.place.layer = 0;
-  test::answer(workspace_, first);
-  std::size_t fewest = 9;
-  auto result = workspace_.ask(question);
-  for (int i = 0; i < 20000 && result.state != ResultState::Ready; ++i) {
-    if (result) fewest = std::min(fewest, result->lost.layers.size());
-    workspace_.answers.deliver();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    result = workspace_.ask(question);
-  }
-  ASSERT_EQ(result.state, ResultState::Ready);
-  EXPECT_EQ(fewest, 1U);
-  EXPECT_EQ(result->lost.layers, (std::vector<int>{0, 1}));
+  AnswerStore store(std::make_shared<MemoryAccount>());
+  store.begin("misses", false);
+  // The layers of what is shown, each time that the work on a layer reports.
+  std::set<std::vector<int>> shown;
+  WorkContext context;
+  context.progress = [&](std::int64_t, std::int64_t, const std::string&) {
+    const auto entry = store.find("misses");
+    const auto* answer = static_cast<const WorstMissesQuestion::Answer*>(entry->answer.get());
+    shown.insert(answer == nullptr ? std::vector<int>{} : answer->lost.layers);
+  };
+  Steps steps(workspace_.answers, &store, "misses", context);
+  EXPECT_EQ(question.work(steps).lost.layers, (std::vector<int>{0, 1}));
+  EXPECT_EQ(shown, (std::set<std::vector<int>>{{}, {0}}));
 }
 
 TEST_F(LostKeysViews, SayWhyThereIsNothing) {
