@@ -5,6 +5,8 @@
 #include "app/state/workspace.h"
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +26,22 @@ state::Result<Q> answer(state::Workspace& workspace, const Q& question) {
     settle(workspace);
   }
   return workspace.ask(question);
+}
+
+// Does the work of a question here. Each report of that work is followed by a look at what is shown so
+// far: null at first.
+template <state::Question Q>
+typename Q::Answer work_on(state::Workspace& workspace, const Q& question,
+                           const std::function<void(const typename Q::Answer*)>& look) {
+  const std::string key = "work";
+  state::AnswerStore store(std::make_shared<MemoryAccount>());
+  store.begin(key, false);
+  WorkContext context;
+  context.progress = [&](std::int64_t, std::int64_t, const std::string&) {
+    look(static_cast<const typename Q::Answer*>(store.find(key)->answer.get()));
+  };
+  state::Steps steps(workspace.answers, &store, key, context);
+  return question.work(steps);
 }
 
 // Asks for all that the view needs until it stands; "" when there is something to draw.

@@ -237,18 +237,12 @@ TEST_F(LostKeysViews, ALineLeadsToItsPlaceAndAHeadOfTheRowStays) {
 TEST_F(LostKeysViews, LayersAreShownAsTheyCome) {
   open(kNewest);
   const WorstMissesQuestion question = worst_misses_question(workspace_);
-  AnswerStore store(std::make_shared<MemoryAccount>());
-  store.begin("misses", false);
-  // The layers of what is shown, each time that the work on a layer reports.
   std::set<std::vector<int>> shown;
-  WorkContext context;
-  context.progress = [&](std::int64_t, std::int64_t, const std::string&) {
-    const auto entry = store.find("misses");
-    const auto* answer = static_cast<const WorstMissesQuestion::Answer*>(entry->answer.get());
-    shown.insert(answer == nullptr ? std::vector<int>{} : answer->lost.layers);
-  };
-  Steps steps(workspace_.answers, &store, "misses", context);
-  EXPECT_EQ(question.work(steps).lost.layers, (std::vector<int>{0, 1}));
+  const auto answer =
+      test::work_on(workspace_, question, [&](const WorstMissesQuestion::Answer* so_far) {
+        shown.insert(so_far == nullptr ? std::vector<int>{} : so_far->lost.layers);
+      });
+  EXPECT_EQ(answer.lost.layers, (std::vector<int>{0, 1}));
   EXPECT_EQ(shown, (std::set<std::vector<int>>{{}, {0}}));
 }
 

@@ -215,20 +215,18 @@ TEST_F(MethodCompareTest, ShowsRowsAsTheyAreMeasured) {
   choose("random:budget_tokens=6", Slot::B);
   MethodCompareQuestion question = method_compare_question(workspace_);
   question.all_layers = true;
-  std::size_t most_pending = 0;
-  Result<MethodCompareQuestion> result = workspace_.ask(question);
-  for (int i = 0; i < 20000 && result.state != ResultState::Ready; ++i) {
-    if (result)
-      most_pending = std::max<std::size_t>(
-          most_pending, std::count_if(result->rows.begin(), result->rows.end(),
-                                      [](const auto& row) { return row.pending(); }));
-    workspace_.answers.deliver();
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-    result = workspace_.ask(question);
-  }
-  ASSERT_EQ(result.state, ResultState::Ready);
-  EXPECT_GT(most_pending, 0U);
-  for (const auto& row : result->rows) EXPECT_FALSE(row.pending());
+  const auto pending = [](const MethodCompareQuestion::Answer& answer) {
+    return std::count_if(answer.rows.begin(), answer.rows.end(),
+                         [](const auto& row) { return row.pending(); });
+  };
+  std::set<std::ptrdiff_t> shown;
+  const auto answer =
+      test::work_on(workspace_, question, [&](const MethodCompareQuestion::Answer* so_far) {
+        ASSERT_NE(so_far, nullptr);
+        shown.insert(pending(*so_far));
+      });
+  EXPECT_EQ(shown, (std::set<std::ptrdiff_t>{1, 2}));
+  EXPECT_EQ(pending(answer), 0);
 }
 
 TEST_F(MethodCompareTest, KeysNameLayersCellsKeysMethodsAndCatalogue) {
