@@ -178,8 +178,9 @@ void Explorer::draw_all() {
     run_command(wanted);
   if (workspace_.traces.tabs().empty() && !capture_.is_open())
     welcome_ui(
-        gui_.palette(), recent_, [this] { open_dialog(); }, [this] { new_capture(); },
-        [this](const std::string& path) { workspace_.traces.open(path); });
+        gui_.palette(), recent_,
+        {[this] { open_dialog(); }, [this] { new_capture(); }, [this] { run_command("tour"); },
+         [this](const std::string& path) { workspace_.traces.open(path); }});
   capture_.draw(gui_.palette());
   palette_.draw(commands_, gui_.palette());
   const KeyChoices keys = settings_.keys;

@@ -52,7 +52,9 @@ void TourColumn::show_page() {
 }
 
 void TourColumn::step(int by) {
-  if (by < 0 ? page_ > 0 : true) go(page_ + static_cast<std::size_t>(by));
+  if (!tour_) return;
+  const int last = static_cast<int>(tour_->pages.size()) - 1;
+  go(static_cast<std::size_t>(std::clamp(static_cast<int>(page_) + by, 0, last)));
 }
 
 void TourColumn::set_page() {

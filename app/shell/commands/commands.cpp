@@ -224,8 +224,12 @@ void Explorer::add_help_commands() {
       [this] { sheet_.open(); });
   add("colors", "Colours", {}, [this] { colors_.open(); });
   add("tour", "Guided tour", {}, [this] { tour_.open(kFirstTour); });
-  Adder(commands_, "Help", [this] { return tour_.is_open(); })("tour.close", "End the tour", {},
-                                                               [this] { tour_.close(); });
+  const Adder in_tour(commands_, "Help", [this] { return tour_.is_open(); });
+  in_tour("tour.next", "Next page of the tour", {ImGuiMod_Shift | ImGuiKey_PageDown},
+          [this] { tour_.step(1); });
+  in_tour("tour.previous", "Page of the tour before", {ImGuiMod_Shift | ImGuiKey_PageUp},
+          [this] { tour_.step(-1); });
+  in_tour("tour.close", "End the tour", {}, [this] { tour_.close(); });
 }
 
 bool Explorer::run_command(const std::string& id) {

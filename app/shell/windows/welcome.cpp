@@ -11,8 +11,7 @@
 namespace kvloupe::shell {
 
 void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recent,
-                const std::function<void()>& ask, const std::function<void()>& capture,
-                const std::function<void(const std::string& path)>& open) {
+                const WelcomeActions& actions) {
   const ImGuiViewport* viewport = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos({viewport->WorkPos.x + viewport->WorkSize.x / 2,
                            viewport->WorkPos.y + viewport->WorkSize.y * 0.4F},
@@ -29,7 +28,7 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
     }
     widgets::text_wrapped(p.muted, "Which KVs each sparse-attention method keeps, and why.");
     ImGui::Dummy({0, widgets::grid(1)});
-    if (ImGui::Button("Open a trace\u2026", {widgets::em(10), 0})) ask();
+    if (ImGui::Button("Open a trace\u2026", {widgets::em(10), 0})) actions.ask();
     ImGui::SameLine();
     const auto or_drop = [](const char* command, const char* drop) {
       const std::string key = widgets::key_name(command);
@@ -55,7 +54,10 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
       }
     }
     ImGui::SeparatorText("No trace yet?");
-    if (ImGui::Button("New capture\u2026", {widgets::em(10), 0})) capture();
+    if (ImGui::Button("Guided tour", {widgets::em(10), 0})) actions.tour();
+    ImGui::SameLine();
+    widgets::text_colored(p.muted, "sixteen pages on a trace that is in the box");
+    if (ImGui::Button("New capture\u2026", {widgets::em(10), 0})) actions.capture();
     ImGui::SameLine();
     widgets::text_colored(p.muted, or_drop("capture", "drop a model; or run"));
     ImGui::SameLine();
@@ -64,7 +66,7 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
   }
   ImGui::End();
   ImGui::PopStyleVar();
-  if (!chosen.empty()) open(chosen);
+  if (!chosen.empty()) actions.open(chosen);
 }
 
 }  // namespace kvloupe::shell

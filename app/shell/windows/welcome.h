@@ -9,8 +9,12 @@
 
 namespace kvloupe::shell {
 
+struct WelcomeActions {
+  std::function<void()> ask, capture, tour;
+  std::function<void(const std::string& path)> open;
+};
+
 void welcome_ui(const widgets::Palette& palette, const std::vector<std::string>& recent,
-                const std::function<void()>& ask, const std::function<void()>& capture,
-                const std::function<void(const std::string& path)>& open);
+                const WelcomeActions& actions);
 
 }  // namespace kvloupe::shell
