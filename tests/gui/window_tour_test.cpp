@@ -102,6 +102,24 @@ TEST_F(WindowTour, EveryPageOpensUndoneAndCanBeDone) {
   }
 }
 
+TEST_F(WindowTour, BeginsOnTheStartScreenAndTurnsByKeys) {
+  close_all();
+  frames(3);
+  drive("begin", [](ImGuiTestContext* ctx) { ctx->ItemClick("//Welcome/Guided tour"); });
+  wait();
+  ASSERT_TRUE(tour().is_open());
+  ASSERT_TRUE(workspace().has_trace());
+  const auto press = [](ImGuiKeyChord keys) {
+    drive("keys", [keys](ImGuiTestContext* ctx) { ctx->KeyPress(keys); });
+    wait();
+  };
+  press(ImGuiMod_Shift | ImGuiKey_PageDown);
+  press(ImGuiMod_Shift | ImGuiKey_PageDown);
+  EXPECT_EQ(tour().page(), 2U);
+  for (int i = 0; i < 3; ++i) press(ImGuiMod_Shift | ImGuiKey_PageUp);
+  EXPECT_EQ(tour().page(), 0U);
+}
+
 TEST_F(WindowTour, AMethodThatLosesTheDigitsDoesNotCount) {
   tour().open(first_tour());
   while (page().title != "Which method keeps the digits?") tour().step(1);
