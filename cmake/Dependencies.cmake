@@ -1,7 +1,7 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
 #   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d imgui_test_engine hdf5 llama
-#   from Debian: utf8proc pcre2 epoxy egl hwy md4c, and under their own names fmt::fmt CLI11::CLI11
-#   nlohmann_json::nlohmann_json OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
+#   from Debian: utf8proc pcre2 epoxy egl hwy md4c cairo gif, and under their own names fmt::fmt CLI11::CLI11
+#   nlohmann_json::nlohmann_json Freetype::Freetype Fontconfig::Fontconfig OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "KVLOUPE_[A-Z0-9]+_DIR=[^\n]+" paths "${paths}")
 foreach(line IN LISTS paths)
@@ -54,6 +54,8 @@ endforeach()
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(Fontconfig REQUIRED)
+find_package(Freetype REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
@@ -73,9 +75,11 @@ endfunction()
 kvloupe_debian_library(utf8proc HEADER utf8proc.h LIBRARY utf8proc)
 kvloupe_debian_library(epoxy HEADER epoxy/egl.h LIBRARY epoxy)
 kvloupe_debian_library(egl HEADER EGL/egl.h LIBRARY EGL)
+kvloupe_debian_library(gif HEADER gif_lib.h LIBRARY gif)
 kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
 kvloupe_debian_library(pcre2 HEADER pcre2.h LIBRARY pcre2-8)
 kvloupe_debian_library(md4c HEADER md4c.h LIBRARY md4c)
+kvloupe_debian_library(cairo HEADER cairo/cairo-ft.h LIBRARY cairo)
 kvloupe_debian_library(x11 HEADER X11/Xlib.h LIBRARY X11)
 
 # --- HDF5, a prebuilt archive whose names stay inside the library that links it --------------------------------------

@@ -68,8 +68,6 @@ Option& Option::under(std::string_view heading) {
   return *this;
 }
 
-Option& Option::hidden() { return under(""); }
-
 bool Given::has(std::string_view option) const {
   return std::find(options.begin(), options.end(), option) != options.end();
 }

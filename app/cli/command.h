@@ -61,7 +61,6 @@ struct Option {
   Option& typed(std::string_view name);
   Option& only_with(std::string_view option);
   Option& under(std::string_view heading);
-  Option& hidden();
 };
 
 // What a call names.

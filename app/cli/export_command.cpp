@@ -9,6 +9,7 @@
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
+#include "core/base/printable.h"
 #include "core/base/whole_file.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ namespace {
 struct Arguments {
   std::string trace;
   std::map<std::string, state::Texts> shown;  // what says what is shown, by option
-  std::string png, svg, csv, npy, markdown, latex, state;
+  std::string png, svg, pdf, gif, frames, csv, npy, markdown, latex, state;
   bool all_chunks = false;
   bool force = false;
 };
@@ -55,6 +56,16 @@ void check_distinct(const std::vector<figure::Output>& outputs) {
                           "the second would replace the first", "give each a file of its own");
 }
 
+void check_frames(const Arguments& given) {
+  if (given.frames.empty()) return;
+  if (given.frames != "chunks")
+    throw usage_error(fmt::format("--frames {} is not valid", printable(given.frames)),
+                      "the frames are chunks", "write --frames chunks");
+  if (given.gif.empty())
+    throw usage_error("--frames needs --gif", "no other format has frames",
+                      "give --gif F, or leave --frames out");
+}
+
 // What makes the figure what it is, beside the figure or alone.
 void write_state(const Arguments& given, const state::ViewState& what) {
   check_view(what);
@@ -71,11 +82,13 @@ void run(const Arguments& given, const GlobalOptions& global) {
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
     check_ending(fmt::format("--{}", state::name_of(format)), file,
-                 {"--png", "--csv", "--npy", "--markdown", "--latex"});
+                 {"--png", "--svg", "--pdf", "--gif", "--csv", "--npy", "--markdown", "--latex"});
     outputs.push_back({format, file});
   };
   take(given.png, state::Format::Png);
   take(given.svg, state::Format::Svg);
+  take(given.pdf, state::Format::Pdf);
+  take(given.gif, state::Format::Gif);
   take(given.csv, state::Format::Csv);
   take(given.npy, state::Format::Npy);
   take(given.markdown, state::Format::Markdown);
@@ -83,8 +96,10 @@ void run(const Arguments& given, const GlobalOptions& global) {
   if (outputs.empty() && !given.state.empty()) return write_state(given, request.what);
   if (outputs.empty())
     throw usage_error("nothing can be exported", "no output file is named",
-                      "name one: --png F, --csv F, --npy F, --markdown F or --latex F");
+                      "name one: --png F, --svg F, --pdf F, --gif F, --csv F, --npy F, --markdown "
+                      "F or --latex F");
   check_distinct(outputs);
+  check_frames(given);
   use_engine(global);
   request.memory = global.memory;
   request.bases = basis_maker();
@@ -125,8 +140,11 @@ Command export_command(const GlobalOptions& global) {
   command.option("trace", &given->trace, "trace file").required();
   add_state_options(command, *given);
   command.option("--png", &given->png, "picture to write, or - for standard output");
-  // Refused by every view: no help offers what there is not.
-  command.option("--svg", &given->svg, "").hidden();
+  command.option("--svg", &given->svg,
+                 "picture to write, or -: text is text, lines and areas are vectors");
+  command.option("--pdf", &given->pdf, "the same as a page with its fonts embedded, or -");
+  command.option("--gif", &given->gif, "the chunks in turn, as an animated picture, or -");
+  command.option("--frames", &given->frames, "what the frames of --gif are: chunks (the default)");
   command.option("--csv", &given->csv, "table to write, or -");
   command.option("--npy", &given->npy, "array to write, or -");
   command.option("--markdown", &given->markdown, "table for a page on GitHub, or -");

@@ -1,9 +1,14 @@
 // See export.h.
 #include "app/figure/export.h"
 
-#include "app/figure/figure_page.h"
-#include "app/figure/headless.h"
+#include "app/figure/gif.h"
+#include "app/figure/page.h"
+#include "app/figure/panels_of_figure.h"
+#include "app/figure/vector_files.h"
+#include "app/state/export_words.h"
+#include "app/state/shell_words.h"
 #include "app/state/view_list.h"
+#include "app/widgets/fonts.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/whole_file.h"
@@ -11,17 +16,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <thread>
 
 namespace kvloupe::figure {
 namespace {
 
 using state::Format;
 
+// Panels and frames are pictures, and one of the two at a time.
+void check_panels(const ExportRequest& request) {
+  const auto& panels = request.what.panels;
+  if (panels.empty()) return;
+  if (!state::is_picture(request.format) || request.format == Format::Gif)
+    throw usage_error(fmt::format("--panel does not go with --{}", state::name_of(request.format)),
+                      "several panels make one picture", "use --png, --svg or --pdf");
+  for (const state::ViewState& panel : state::panels_of(request.what)) state::check(panel);
+}
+
 const state::ViewInfo& checked_view(const ExportRequest& request) {
   state::check(request.what);
+  check_panels(request);
+  if (const std::string& font = request.what.picture.font; !font.empty())
+    widgets::font_file(font, 400);
   const state::ViewInfo& view = *state::find_view(request.what.view);
   if (view.has(request.format)) return view;
   std::string has;
@@ -29,35 +44,6 @@ const state::ViewInfo& checked_view(const ExportRequest& request) {
     has += fmt::format("{}--{}", has.empty() ? "" : ", ", state::name_of(format));
   throw usage_error(fmt::format("the view {} has no {}", view.id, state::name_of(request.format)),
                     "it is exported in other formats only", fmt::format("use {}", has));
-}
-
-void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel) {
-  while (workspace.answers.busy()) {
-    cancel.throw_if_cancelled();
-    if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-
-// A sentence of the window, "why: what to do.", says both; other words say why alone.
-Error cannot_export(const std::string& view, const std::string& problem) {
-  const std::string what = fmt::format("the view {} cannot be exported", view);
-  const std::size_t colon = problem.rfind(": ");
-  if (!problem.ends_with('.') || colon == std::string::npos)
-    return input_error(what, problem, "choose another place or method");
-  return input_error(what, problem.substr(0, colon),
-                     problem.substr(colon + 2, problem.size() - colon - 3));
-}
-
-// A request is made by asking: ask, wait, and ask again until nothing new is wanted.
-void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel) {
-  std::string problem;
-  for (int round = 0; round < 64; ++round) {
-    workspace.begin_frame();
-    problem = view.problem(workspace);
-    if (!workspace.answers.busy()) break;
-    wait_until_idle(workspace, cancel);
-  }
-  if (!problem.empty()) throw cannot_export(view.id, problem);
 }
 
 // What is said of it where it cannot be opened begins with `role`.
@@ -76,24 +62,49 @@ void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
   state::show(workspace, what);
 }
 
-// Draws the panel, and returns how far it passes the page's end.
-float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
-             const ExportRequest& request, const CancelToken& cancel) {
-  renderer.gui().apply_style(request.what.picture.theme, kFigureTextScale);
-  prepare_fonts(renderer.gui(), workspace.place());
-  panels::DrawContext context{workspace, renderer.gui().palette(), true,
-                              request.what.methods.size() >= 2};
-  // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
-  // draws.
-  int quiet = 0;
-  float below = 0;
-  for (int frame = 0; frame < 200 && quiet < 4; ++frame) {
-    workspace.begin_frame();
-    renderer.frame([&] { below = figure_page_ui(context, panel); });
-    quiet = workspace.answers.busy() ? 0 : quiet + 1;
-    wait_until_idle(workspace, cancel);
+// The figure: one page, or one for each of its panels.
+template <typename Draw>
+auto drawn(state::Workspace& workspace, const ExportRequest& request, PageForm page,
+           const CancelToken& cancel, const Draw& draw) {
+  if (request.what.panels.empty()) return draw(workspace, request.what, page, cancel);
+  const std::vector<state::ViewState> panels = state::panels_of(request.what);
+  const PanelGrid grid = grid_of(static_cast<int>(panels.size()), page);
+  std::vector<decltype(draw(workspace, request.what, page, cancel))> drawn;
+  for (const state::ViewState& panel : panels) {
+    state::show(workspace, panel);
+    PageForm part = grid.page;
+    if (panels.size() > 1) part.letter = letter_of_panel(drawn.size());
+    drawn.push_back(draw(workspace, panel, part, cancel));
   }
-  return below;
+  return side_by_side(drawn, grid.columns);
+}
+
+std::string gif_of_chunks(state::Workspace& workspace, const ExportRequest& request,
+                          const CancelToken& cancel) {
+  constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
+  GifWriter gif;
+  const auto count = static_cast<int>(workspace.place().info().chunks.size());
+  for (int chunk = 0; chunk < count; ++chunk) {
+    workspace.cursor.set_chunk(chunk);
+    gif.add(draw_view(workspace, request, cancel), chunk + 1 < count ? kFrame : kLastFrame);
+  }
+  return gif.take();
+}
+
+std::string file_of(state::Workspace& workspace, const ExportRequest& request,
+                    const CancelToken& cancel) {
+  const Format format = request.format;
+  if (format == Format::Png) return png_bytes(draw_view(workspace, request, cancel));
+  if (format == Format::Gif) return gif_of_chunks(workspace, request, cancel);
+  if (state::is_picture(format)) {
+    const Scene scene = draw_scene(workspace, request, cancel);
+    const double width = scene.width * page_of(request.what.picture, true).points;
+    return format == Format::Svg ? svg_text(scene, width) : pdf_bytes(scene, width);
+  }
+  const state::ViewInfo& view = *state::find_view(request.what.view);
+  settle(workspace, view, cancel);
+  return state::is_of_tables(format) ? state::text_of(view.table(workspace), format)
+                                     : state::npy_bytes(view.array(workspace));
 }
 
 void append_chunk(state::Table table, int chunk, state::Table& all) {
@@ -111,39 +122,20 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 
 void export_shown(state::Workspace& workspace, const ExportRequest& request,
                   const CancelToken& cancel) {
-  if (request.format == Format::Png) {
-    write_png(request.file, draw_view(workspace, request, cancel));
-    return;
-  }
-  const state::ViewInfo& view = *state::find_view(request.what.view);
-  settle(workspace, view, cancel);
-  write_whole_file(request.file, state::is_of_tables(request.format)
-                                     ? state::text_of(view.table(workspace), request.format)
-                                     : state::npy_bytes(view.array(workspace)));
+  write_whole_file(request.file, file_of(workspace, request, cancel));
 }
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request,
                 const CancelToken& cancel) {
-  constexpr int kMostTimesHigher = 4, kMostDraws = 3;
-  constexpr float kRounding = 2;  // pixels of nothing
-  const state::PictureForm& form = request.what.picture;
-  settle(workspace, *state::find_view(request.what.view), cancel);
-  // A size that was asked for is kept. What does not fit the usual one is drawn again, on a page that is
-  // as high as it needs: some parts take a share of what it grows by.
-  const state::PictureForm usual;
-  const bool grows = form.width == usual.width && form.height == usual.height;
-  int height = form.height, most = 0;
-  for (int draws = 1;; ++draws) {
-    HeadlessRenderer renderer(form.width, height, static_cast<float>(form.scale));
-    // It goes before the renderer: it holds textures.
-    const auto panel = panels::make_panel(request.what.view);
-    const float below = render(workspace, *panel, renderer, request, cancel);
-    if (most == 0) most = std::min(kMostTimesHigher * form.height, renderer.most_height());
-    const int wanted = std::min(most, height + static_cast<int>(std::ceil(below)));
-    const bool cut = grows && below > kRounding && wanted > height;
-    if (!cut || draws == kMostDraws) return renderer.read();
-    height = wanted;
-  }
+  return drawn(workspace, request, page_of(request.what.picture, false), cancel, page_image);
+}
+
+Scene draw_scene(state::Workspace& workspace, const ExportRequest& request,
+                 const CancelToken& cancel) {
+  Scene scene = drawn(workspace, request, page_of(request.what.picture, true), cancel, page_scene);
+  scene.title = state::find_view(request.what.view)->title;
+  scene.made_by = state::shell_line(state::export_arguments(request.what));
+  return scene;
 }
 
 void export_view(const ExportRequest& request) {

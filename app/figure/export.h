@@ -14,7 +14,8 @@
 
 namespace kvloupe::figure {
 
-struct Image;  // app/figure/headless.h
+struct Image;  // app/figure/image.h
+struct Scene;  // app/figure/scene.h
 
 struct ExportRequest {
   state::ViewState what;
@@ -47,5 +48,8 @@ void export_all_chunks(const ExportRequest& request);
 // Throws Error{Input} for what could not be computed.
 Image draw_view(state::Workspace& workspace, const ExportRequest& request,
                 const CancelToken& cancel = interrupt_token());
+// The same as shapes, with its title and its command.
+Scene draw_scene(state::Workspace& workspace, const ExportRequest& request,
+                 const CancelToken& cancel = interrupt_token());
 
 }  // namespace kvloupe::figure

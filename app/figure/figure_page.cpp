@@ -43,8 +43,15 @@ float page_ui(const std::function<void()>& draw) {
   return below;
 }
 
-float figure_page_ui(panels::DrawContext& context, panels::Panel& panel) {
+float figure_page_ui(panels::DrawContext& context, panels::Panel& panel,
+                     const std::string& letter) {
   return page_ui([&] {
+    if (!letter.empty()) {
+      const widgets::FontScope title(widgets::Type::Title);
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      ImGui::GetWindowDrawList()->AddText({at.x - widgets::em(0.95F), at.y}, context.palette.text,
+                                          letter.c_str());
+    }
     const ImVec2 size = ImGui::GetMainViewport()->Size;
     const bool small = size.x < kLeastSize.x || size.y < kLeastSize.y;
     small ? cut_page_ui(context, panel) : panel.draw(context);

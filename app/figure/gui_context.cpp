@@ -136,7 +136,7 @@ void set_plot_styles(const widgets::Palette& p, float scale) {
 
 }  // namespace
 
-GuiContext::GuiContext() {
+GuiContext::GuiContext(const std::string& font) {
   IMGUI_CHECKVERSION();
   imgui_ = ImGui::CreateContext();
   ImGui::SetCurrentContext(imgui_);
@@ -150,7 +150,7 @@ GuiContext::GuiContext() {
   io.ConfigFlags |= ImGuiConfigFlags_DockingEnable | ImGuiConfigFlags_NavEnableKeyboard;
   io.ConfigWindowsMoveFromTitleBarOnly = true;
   io.ConfigDockingAlwaysTabBar = true;
-  widgets::load_fonts(fonts_);
+  widgets::load_fonts(fonts_, font);
   apply_style(widgets::ThemeKind::Dark, 1.0F);
 }
 
@@ -173,6 +173,11 @@ void GuiContext::apply_style(widgets::ThemeKind theme, float scale) {
   style.ScaleAllSizes(scale);
   style.FontScaleMain = scale;
   set_plot_styles(*palette_, scale);
+}
+
+void GuiContext::draw_hard_edges() {
+  ImGuiStyle& style = ImGui::GetStyle();
+  style.AntiAliasedLines = style.AntiAliasedLinesUseTex = style.AntiAliasedFill = false;
 }
 
 std::uint64_t GuiContext::glyph_bytes() const {

@@ -6,6 +6,7 @@
 #include "app/widgets/palette.h"
 
 #include <cstdint>
+#include <string>
 
 struct ImPlotContext;
 struct ImPlot3DContext;
@@ -14,13 +15,16 @@ namespace kvloupe::figure {
 
 class GuiContext {
  public:
-  GuiContext();
+  // font: a family in place of Inter; see widgets::load_fonts.
+  explicit GuiContext(const std::string& font = {});
   ~GuiContext();
   GuiContext(const GuiContext&) = delete;
   GuiContext& operator=(const GuiContext&) = delete;
 
   // scale: of everything, on top of what the framebuffer says.
   void apply_style(widgets::ThemeKind theme, float scale);
+  // Lines and areas without the soft edges that only pixels need, until a style is applied.
+  void draw_hard_edges();
   const widgets::Palette& palette() const { return *palette_; }
   widgets::ThemeKind theme() const { return palette_->kind; }
   float scale() const { return scale_; }

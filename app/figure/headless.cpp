@@ -8,7 +8,6 @@
 #include <epoxy/gl.h>
 #include <fmt/format.h>
 #include <imgui_impl_opengl3.h>
-#include <png.h>
 
 #include <cmath>
 #include <cstring>
@@ -103,7 +102,7 @@ struct HeadlessRenderer::Impl {
   }
 };
 
-HeadlessRenderer::HeadlessRenderer(int width, int height, float scale)
+HeadlessRenderer::HeadlessRenderer(int width, int height, float scale, const std::string& font)
     : impl_(std::make_unique<Impl>()) {
   impl_->width = width;
   impl_->height = height;
@@ -112,7 +111,7 @@ HeadlessRenderer::HeadlessRenderer(int width, int height, float scale)
   impl_->pixel_height = static_cast<int>(std::lround(height * scale));
   impl_->make_context();
   impl_->make_framebuffer();
-  impl_->gui = std::make_unique<GuiContext>();
+  impl_->gui = std::make_unique<GuiContext>(font);
   impl_->backend = ImGui_ImplOpenGL3_Init("#version 330 core");
   if (!impl_->backend) throw no_opengl("the renderer could not be started");
 }
@@ -158,23 +157,20 @@ Image HeadlessRenderer::read() const {
   return image;
 }
 
+Image HeadlessRenderer::texture(ImTextureID id) const {
+  glBindTexture(GL_TEXTURE_2D, static_cast<GLuint>(id));
+  GLint width = 0, height = 0;
+  glGetTexLevelParameteriv(GL_TEXTURE_2D, 0, GL_TEXTURE_WIDTH, &width);
+  glGetTexLevelParameteriv(GL_TEXTURE_2D, 0, GL_TEXTURE_HEIGHT, &height);
+  Image image{width, height, {}};
+  image.rgba.resize(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 4);
+  glPixelStorei(GL_PACK_ALIGNMENT, 1);
+  glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_UNSIGNED_BYTE, image.rgba.data());
+  return image;
+}
+
 void write_png(const std::string& path, const Image& image) {
-  png_image header{};
-  header.version = PNG_IMAGE_VERSION;
-  header.width = static_cast<png_uint_32>(image.width);
-  header.height = static_cast<png_uint_32>(image.height);
-  header.format = PNG_FORMAT_RGBA;
-  png_alloc_size_t size = 0;
-  if (png_image_write_get_memory_size(header, size, 0, image.rgba.data(), 0, nullptr) == 0)
-    throw Error(ErrorKind::Internal, "the PNG could not be made", header.message,
-                "please report this");
-  std::string bytes(size, '\0');
-  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, image.rgba.data(), 0, nullptr) ==
-      0)
-    throw Error(ErrorKind::Internal, "the PNG could not be made", header.message,
-                "please report this");
-  bytes.resize(size);
-  write_whole_file(path, bytes);
+  write_whole_file(path, png_bytes(image));
 }
 
 }  // namespace kvloupe::figure

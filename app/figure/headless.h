@@ -3,25 +3,21 @@
 #pragma once
 
 #include "app/figure/gui_context.h"
+#include "app/figure/image.h"
 
-#include <cstdint>
+#include <imgui.h>
+
 #include <functional>
 #include <memory>
-#include <vector>
+#include <string>
 
 namespace kvloupe::figure {
-
-struct Image {
-  int width = 0;
-  int height = 0;
-  std::vector<std::uint8_t> rgba;  // rows from the top
-};
 
 class HeadlessRenderer {
  public:
   // width, height: pixels of the image at scale 1; `scale` multiplies both and sharpens all that is
-  // drawn. Throws Error{Input} when the machine offers no OpenGL.
-  HeadlessRenderer(int width, int height, float scale);
+  // drawn. font: as GuiContext takes it. Throws Error{Input} when the machine offers no OpenGL.
+  HeadlessRenderer(int width, int height, float scale, const std::string& font = {});
   ~HeadlessRenderer();
   HeadlessRenderer(const HeadlessRenderer&) = delete;
   HeadlessRenderer& operator=(const HeadlessRenderer&) = delete;
@@ -31,6 +27,7 @@ class HeadlessRenderer {
   // One frame. `draw` runs between NewFrame and Render.
   void frame(const std::function<void()>& draw);
   Image read() const;
+  Image texture(ImTextureID id) const;  // whole, as it was filled
 
  private:
   struct Impl;

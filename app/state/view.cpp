@@ -13,6 +13,8 @@ const char* name_of(Format format) {
   switch (format) {
     case Format::Png: return "png";
     case Format::Svg: return "svg";
+    case Format::Pdf: return "pdf";
+    case Format::Gif: return "gif";
     case Format::Csv: return "csv";
     case Format::Npy: return "npy";
     case Format::Markdown: return "markdown";
@@ -24,6 +26,11 @@ const char* name_of(Format format) {
 const char* ending_of(Format format) {
   if (format == Format::Markdown) return "md";
   return format == Format::Latex ? "tex" : name_of(format);
+}
+
+bool is_picture(Format format) {
+  return format == Format::Png || format == Format::Svg || format == Format::Pdf ||
+         format == Format::Gif;
 }
 
 bool is_of_tables(Format format) {
@@ -103,7 +110,10 @@ std::string ViewInfo::metrics_link() const {
 }
 
 std::vector<Format> ViewInfo::formats() const {
-  std::vector<Format> all{Format::Png};
+  std::vector<Format> all{Format::Png, Format::Svg, Format::Pdf};
+  // Its frames are the chunks.
+  if (std::find(coordinates.begin(), coordinates.end(), "chunk") != coordinates.end())
+    all.push_back(Format::Gif);
   if (table != nullptr) all.push_back(Format::Csv);
   if (array != nullptr) all.push_back(Format::Npy);
   if (table != nullptr) all.insert(all.end(), {Format::Markdown, Format::Latex});

@@ -85,14 +85,44 @@ void read_size(ViewState& what, const Texts& texts) {
   what.picture.height = static_cast<int>(*height);
 }
 
-void read_scale(ViewState& what, const Texts& texts) {
-  constexpr double kLeast = 0.25, kMost = 8;
-  const auto scale = parse_double(texts.front());
+// A number from least to most, of the option.
+double read_number(std::string_view option, const std::string& text, double least, double most,
+                   const std::string& example) {
+  const auto number = parse_double(text);
   // So that no NaN passes.
-  if (!scale || !(*scale >= kLeast && *scale <= kMost))
-    throw not_valid("scale", texts.front(),
-                    fmt::format("it is a number from {} to {}", kLeast, kMost), "write --scale 2");
-  what.picture.scale = *scale;
+  if (!number || !(*number >= least && *number <= most))
+    throw not_valid(option, text, fmt::format("it is a number from {} to {}", least, most),
+                    fmt::format("write --{} {}", option, example));
+  return *number;
+}
+
+void read_scale(ViewState& what, const Texts& texts) {
+  what.picture.scale = read_number("scale", texts.front(), 0.25, 8, "2");
+}
+
+Texts write_column(const ViewState& what) {
+  const double width = what.picture.column_cm;
+  return width > 0 ? Texts{fmt::format("{}cm", width)} : Texts{};
+}
+
+void read_column(ViewState& what, const Texts& texts) {
+  std::string text = texts.front();
+  double to_cm = 1;
+  for (const auto& [unit, cm] : {std::pair{"cm", 1.0}, std::pair{"mm", 0.1}, std::pair{"in", 2.54},
+                                 std::pair{"pt", 2.54 / 72}})
+    if (text.ends_with(unit)) {
+      text.erase(text.size() - 2);
+      to_cm = cm;
+      break;
+    }
+  const auto width = parse_double(text);
+  constexpr double kLeast = 2, kMost = 120;
+  if (!width || !(*width * to_cm >= kLeast && *width * to_cm <= kMost))
+    throw not_valid("column", texts.front(),
+                    fmt::format("it is a width from {} to {} cm; cm, mm, in and pt are its units",
+                                kLeast, kMost),
+                    "write --column 8.4cm");
+  what.picture.column_cm = *width * to_cm;
 }
 
 Texts write_options(const ViewState& what) {
@@ -177,6 +207,24 @@ std::vector<ViewField> make_fields() {
          return unless(s.picture.scale, PictureForm{}.scale, fmt::to_string(s.picture.scale));
        },
        read_scale},
+      {"column", "", "the width on paper, such as 8.4cm, in place of --size (pixels have 300 dpi)",
+       Shape::One, kCommand, write_column, read_column},
+      {"font_size", "font-size", "points of the text on paper, with --column (default 7)",
+       Shape::One, kCommand,
+       [](const S& s) {
+         return unless(s.picture.font_pt, PictureForm{}.font_pt, fmt::to_string(s.picture.font_pt));
+       },
+       [](S& s, const Texts& t) {
+         s.picture.font_pt = read_number("font-size", t.front(), 3, 30, "7");
+       }},
+      {"font", "", "a font family of this machine for the text (default Inter)", Shape::One,
+       kCommand, [](const S& s) { return unless_empty(s.picture.font); },
+       [](S& s, const Texts& t) { s.picture.font = t.front(); }},
+      {"panels", "panel",
+       "one panel of several: what differs in it, as in method=quoka;goto=chunk=12; given once for "
+       "each, in order",
+       Shape::Many, kCommand, [](const S& s) { return s.panels; },
+       [](S& s, const Texts& t) { s.panels = t; }},
   };
 }
 
@@ -225,7 +273,7 @@ std::string link_text(const ViewState& what) {
   return fmt::format("{}", fmt::join(items, ";"));
 }
 
-ViewState parse_link(const std::string& text) {
+ViewState parse_link(const std::string& text, const ViewState& base) {
   std::map<const ViewField*, Texts> given;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -251,7 +299,7 @@ ViewState parse_link(const std::string& text) {
     if (field->shape == ViewField::Shape::Named) value_at = 0;
     texts.push_back(unescaped(item.substr(value_at)));
   }
-  ViewState what;
+  ViewState what = base;
   for (const ViewField& field : view_fields())
     if (const auto found = given.find(&field); found != given.end())
       field.read(what, found->second);

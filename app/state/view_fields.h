@@ -50,8 +50,9 @@ struct ViewField {
 const std::vector<ViewField>& view_fields();
 
 // "layer=3,q_head=5;method=quoka;kv_map.zoom=fit": the place, then what else is not the default, by
-// names. In a value "%3B" stands for ";", and "%25" for "%".
+// names. In a value "%3B" stands for ";", and "%25" for "%". What the text does not say is the base's.
 std::string link_text(const ViewState& what);
-ViewState parse_link(const std::string& text);  // throws Error{Usage}
+ViewState parse_link(const std::string& text,
+                     const ViewState& base = ViewState());  // throws Error{Usage}
 
 }  // namespace kvloupe::state

@@ -4,6 +4,7 @@
 #include "app/state/other_trace.h"
 #include "app/state/shown_methods.h"
 #include "app/state/sight.h"
+#include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
@@ -235,10 +236,21 @@ bool names_a_place_alone(const ViewState& what) {
   return what == place_alone;
 }
 
+void check_form(const PictureForm& form) {
+  const PictureForm usual;
+  if (form.column_cm > 0 && (form.width != usual.width || form.height != usual.height))
+    throw usage_error("--size does not go with --column", "each says how wide the figure is",
+                      "leave one of the two out");
+  if (form.column_cm <= 0 && form.font_pt != usual.font_pt)
+    throw usage_error("--font-size needs --column", "without it the figure has no size on paper",
+                      "give --column 8.4cm, or leave it out");
+}
+
 }  // namespace
 
 void check_view(const ViewState& what) {
   const ViewInfo& view = view_named(what.view);
+  check_form(what.picture);
   check_numbers(view, what);
   check_other_trace(view, what);
   check_options(what);
@@ -253,6 +265,15 @@ void check(const ViewState& what) {
   for (const std::string& method : what.methods) check_method(method, what);
   if (what.device != device::kDefault) engine().open_device(what.device);
   check_number_of_methods(view_named(what.view), what);
+}
+
+std::vector<ViewState> panels_of(const ViewState& what) {
+  ViewState base = what;
+  base.panels.clear();
+  if (what.panels.empty()) return {base};
+  std::vector<ViewState> panels;
+  for (const std::string& link : what.panels) panels.push_back(parse_link(link, base));
+  return panels;
 }
 
 InputFiles files_read(const ViewState& what) {

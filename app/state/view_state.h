@@ -26,6 +26,9 @@ struct PictureForm {
   ThemeKind theme = ThemeKind::Light;
   int width = 1600, height = 900;  // pixels at scale 1
   double scale = 1;                // multiplies the size and sharpens
+  double column_cm = 0;            // the width on paper; 0: none is asked for
+  double font_pt = 7;              // the text's size on paper, where a width is
+  std::string font;                // a family in place of Inter
   bool operator==(const PictureForm&) const = default;
 };
 
@@ -50,6 +53,9 @@ struct ViewState : ViewSettings {
   std::vector<std::string> tried;    // on the spot, newest last
   std::string device = device::kDefault;  // where it is computed
   std::optional<int> chunk_size;          // the prompt is cut anew, and no run is as recorded
+  std::vector<std::string>
+      panels;  // links: the figure has one panel each, this state where they say
+               // nothing else; empty: it is one view
   bool operator==(const ViewState&) const = default;
 };
 
@@ -62,6 +68,8 @@ void check(const ViewState& what);
 void check_view(const ViewState& what);
 // Of that the options of views alone.
 void check_options(const ViewState& what);
+// The states of the panels in turn; the state itself where it has none. Throws Error{Usage}.
+std::vector<ViewState> panels_of(const ViewState& what);
 // The files that such a figure is made of, and those that belong to its trace.
 InputFiles files_read(const ViewState& what);
 // All that a tab shows.

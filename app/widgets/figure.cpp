@@ -107,6 +107,19 @@ std::string elided_label(const std::string& label, float width) {
   return left < em(2) ? elided(label, width) : elided(label.substr(0, gap), left) + end;
 }
 
+// A SPEC in lines that fit, each but the last with its comma.
+static std::vector<std::string> cut_at_commas(const std::string& spec, float width) {
+  std::vector<std::string> lines{""};
+  for (std::size_t at = 0; at < spec.size();) {
+    const std::size_t end = std::min(spec.find(',', at), spec.size() - 1) + 1;
+    const std::string part = spec.substr(at, end - at);
+    if (!lines.back().empty() && !fits(lines.back() + part, width)) lines.emplace_back();
+    lines.back() += part;
+    at = end;
+  }
+  return lines;
+}
+
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
                     const std::string& subtitle, const std::string& caption,
                     const std::vector<Chip>& chips) {
@@ -117,9 +130,10 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
     }
     if (!subtitle.empty()) {
       const FontScope mono(Type::Number);
-      text_colored(palette.accent, elided(subtitle, ImGui::GetContentRegionAvail().x));
+      for (const std::string& line : cut_at_commas(subtitle, ImGui::GetContentRegionAvail().x))
+        text_colored(palette.accent, line);
     }
-    text_colored(palette.muted, elided(caption, ImGui::GetContentRegionAvail().x));
+    text_wrapped(palette.muted, caption);
     ImGui::Dummy({0, grid(0.5F)});
   }
   const float pad_x = em(0.55F);

@@ -1,12 +1,18 @@
 // See fonts.h.
 #include "app/widgets/fonts.h"
 
+#include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
+
+#include <fmt/format.h>
+#include <fontconfig/fontconfig.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 
 namespace kvloupe::widgets {
 namespace {
@@ -73,6 +79,13 @@ constexpr std::array<Script, 22> kScripts{{{0x0530, 0x058F, "NotoSansArmenian-Re
                                            {0x1F300, 0x1FAFF, "NotoSansSymbols2-Regular.ttf"},
                                            {0x1D400, 0x1D7FF, "NotoSansMath-Regular.ttf"}}};
 
+ImFont* load_family(const std::string& family, int weight) {
+  const auto [file, face] = font_file(family, weight);
+  ImFontConfig config;
+  config.FontNo = static_cast<ImU32>(face);
+  return ImGui::GetIO().Fonts->AddFontFromFileTTF(file.c_str(), kBaseSize, &config);
+}
+
 void merge_into(ImFont* target, const std::string& file) {
   ImFontConfig config;
   config.MergeMode = true;
@@ -82,12 +95,47 @@ void merge_into(ImFont* target, const std::string& file) {
 
 }  // namespace
 
-void load_fonts(Fonts& fonts) {
+std::pair<std::string, int> font_file(const std::string& family, int weight) {
+  const std::unique_ptr<FcPattern, decltype(&FcPatternDestroy)> wanted(FcPatternCreate(),
+                                                                       FcPatternDestroy);
+  const auto text = [](const std::string& of) {
+    return reinterpret_cast<const FcChar8*>(of.c_str());
+  };
+  FcPatternAddString(wanted.get(), FC_FAMILY, text(family));
+  FcPatternAddInteger(wanted.get(), FC_WEIGHT, FcWeightFromOpenType(weight));
+  FcConfigSubstitute(nullptr, wanted.get(), FcMatchPattern);
+  FcDefaultSubstitute(wanted.get());
+  FcResult result = FcResultNoMatch;
+  const std::unique_ptr<FcPattern, decltype(&FcPatternDestroy)> found(
+      FcFontMatch(nullptr, wanted.get(), &result), FcPatternDestroy);
+  FcChar8 *name = nullptr, *file = nullptr;
+  int index = 0;
+  // Without the family fontconfig gives another one.
+  bool is_it = false;
+  for (int i = 0; found && FcPatternGetString(found.get(), FC_FAMILY, i, &name) == FcResultMatch;
+       ++i)
+    is_it = is_it || FcStrCmpIgnoreCase(name, text(family)) == 0;
+  if (!is_it || FcPatternGetString(found.get(), FC_FILE, 0, &file) != FcResultMatch)
+    throw input_error(fmt::format("the font {} is not here", printable(family)),
+                      "no family of this machine has this name", "see fc-list : family");
+  FcPatternGetInteger(found.get(), FC_INDEX, 0, &index);
+  return {reinterpret_cast<const char*>(file), index & 0xFFFF};
+}
+
+void load_fonts(Fonts& fonts, const std::string& family) {
   const std::string inter = "/usr/share/fonts/opentype/inter/";
   const std::string mono = "/usr/share/fonts/truetype/jetbrains-mono/";
   const char* dejavu = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
-  fonts.body = load_first({(inter + "Inter-Regular.otf").c_str(), dejavu}, "the interface");
-  fonts.strong = load_first({(inter + "Inter-SemiBold.otf").c_str(), dejavu}, "headings");
+  if (family.empty()) {
+    fonts.body = load_first({(inter + "Inter-Regular.otf").c_str(), dejavu}, "the interface");
+    fonts.strong = load_first({(inter + "Inter-SemiBold.otf").c_str(), dejavu}, "headings");
+  } else {
+    fonts.body = load_family(family, 400);
+    fonts.strong = load_family(family, 600);
+    // Arrows and signs that many families lack.
+    if (std::filesystem::exists(inter + "Inter-Regular.otf"))
+      for (ImFont* font : {fonts.body, fonts.strong}) merge_into(font, inter + "Inter-Regular.otf");
+  }
   fonts.mono = load_first({(mono + "JetBrainsMono-Regular.ttf").c_str(),
                            "/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf"},
                           "tokens");

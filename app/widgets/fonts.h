@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::widgets {
@@ -17,8 +18,12 @@ struct Fonts {
   std::set<std::string> merged;  // Noto files already merged
 };
 
-// Loads the fonts into the current ImGui context. Missing files fall back, with a message.
-void load_fonts(Fonts& fonts);
+// Loads the fonts into the current ImGui context, with a family of this machine in place of Inter where
+// one is named. Missing files fall back, with a message. Throws Error{Input} for a family that is not
+// there.
+void load_fonts(Fonts& fonts, const std::string& family = {});
+// The file of the family and its face's number in it; 400 is regular, 600 semibold. Throws Error{Input}.
+std::pair<std::string, int> font_file(const std::string& family, int weight);
 // Merges the Noto fonts that hold these code points. Call between frames.
 void ensure_glyphs(Fonts& fonts, const std::vector<char32_t>& code_points);
 // Of the current ImGui context.

@@ -237,8 +237,6 @@ TEST(Help, OfExportNamesTheChoicesOfEachView) {
       std::erase(choices, ' ');
       EXPECT_NE(words.find(choices + ")"), std::string::npos) << choices;
     }
-  EXPECT_EQ(help.find("--svg"), std::string::npos);
-  expect_refused(run_program({"export", kTrace, "--view", "kv_map", "--svg", "never.svg"}), 2);
 }
 
 TEST(Methods, CanonicalTextIsASpecThatReadsBackEqual) {

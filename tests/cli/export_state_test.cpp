@@ -53,7 +53,10 @@ ViewState full(const std::string& view) {
   what.shown = state::Slot::B;
   what.device = "sim";
   what.chunk_size = 50;
-  what.picture = {state::ThemeKind::Dark, 800, 500, 2.5};
+  what.picture.theme = state::ThemeKind::Dark;
+  what.picture.width = 1200;
+  what.picture.height = 675;
+  what.picture.scale = 1.5;
   return what;
 }
 
@@ -98,6 +101,14 @@ TEST(ExportState, EveryFieldSurvivesAlone) {
   with([](ViewState& s) { s.picture.height = 800; });
   for (const double scale : {0.25, 1.1, 1.0 / 3, 8.0})
     with([&](ViewState& s) { s.picture.scale = scale; });
+  for (const double width : {2.0, 8.4, 25.0 / 3})
+    with([&](ViewState& s) { s.picture.column_cm = width; });
+  with([](ViewState& s) {
+    s.picture.column_cm = 17.8;
+    s.picture.font_pt = 6.5;
+  });
+  with([](ViewState& s) { s.picture.font = "DejaVu Sans"; });
+  with([](ViewState& s) { s.panels = {"method=quoka;goto=layer=3,chunk=12", "method=oracle"}; });
 }
 
 TEST(ExportState, AnotherTraceSurvives) {

@@ -176,8 +176,9 @@ TEST_F(Outputs, OfAnotherFormatsNameAreRefused) {
     EXPECT_THAT(run_program(words).last_error_line(), HasSubstr(remedy));
     EXPECT_FALSE(fs::exists(file));
   };
-  refused(view, "--png", "k.svg", "; end the name in .png");
-  refused(view, "--png", "k.PDF", "; end the name in .png");
+  refused(view, "--png", "k.svg", "; write --svg k.svg, or end the name in .png");
+  refused(view, "--png", "k.PDF", "; write --pdf k.PDF, or end the name in .png");
+  refused(view, "--gif", "k.jpg", "; end the name in .gif");
   refused(view, "--png", "k.csv", "; write --csv k.csv, or end the name in .png");
   refused(view, "--csv", "k.png", "; write --png k.png, or end the name in .csv");
   refused(view, "--csv", "k.npy", "; write --npy k.npy, or end the name in .csv");

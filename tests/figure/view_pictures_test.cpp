@@ -3,211 +3,32 @@
 // references anew.
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
-#include "app/state/questions/how_it_ran/trace_info.h"
-#include "app/state/questions/how_it_works/block_metrics.h"
-#include "app/state/questions/how_much/latency.h"
 #include "app/state/view_list.h"
 #include "tests/figure/picture_difference.h"
-#include "tests/gui/gui_trace.h"
-#include "tests/gui/workspace_steps.h"
+#include "tests/figure/view_picture_list.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <ostream>
 #include <set>
 #include <string>
-#include <vector>
 
 namespace kvloupe::figure {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Picture;
 using widgets::ThemeKind;
 
 const fs::path kReferences = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/pictures";
 const fs::path kDifferences = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../../out/pictures";
 
-struct Size {
-  int width, height;
-};
-constexpr Size kSmall{800, 500}, kTall{800, 600}, kFlat{1200, 420}, kWide{1200, 800},
-    kHigh{1200, 960};
-
-struct Picture {
-  std::string name;
-  std::string view;
-  std::string go_to;
-  std::vector<std::string> methods;
-  std::map<std::string, std::string> options = {};
-  Size size = kSmall;
-  ThemeKind theme = ThemeKind::Light;
-
-  friend void PrintTo(const Picture& picture, std::ostream* out) { *out << picture.name; }
-};
-
-constexpr const char* kRecorded = "quoka:budget_tokens=64";
-constexpr const char* kOther = "streaming_llm:budget_tokens=64";
-// The last chunk of the prompt holds the question, in the others nobody looks for the needle.
-constexpr const char* kQuestion = "layer=2,q_head=4,chunk=4";
-constexpr const char* kNeedle = "layer=2,q_head=4,chunk=4,key=240-255";
-constexpr const char* kNeedleKey = "layer=2,q_head=4,chunk=4,key=245";
-constexpr const char* kWindow = "layer=2,q_head=4,chunk=4,window=16";
-constexpr const char* kDecoding = "layer=2,q_head=4,chunk=9";
-constexpr const char* kBlocks = "xattention:lowering=union,block_size=32";
-constexpr const char* kEvicts = "snapkv:budget_tokens=64";
-constexpr const char* kLanes = "aqua:basis=self";
-constexpr const char* kNativeBlocks = "xattention:block_size=32,stride=8,tau=0.7,lowering=native";
-constexpr const char* kPages = "quest:budget_tokens=64,page_size=16,skip_layers=0";
-
-std::vector<Picture> pictures() {
-  std::vector<Picture> all = {
-      {"attention_map", "attention_map", kQuestion, {kRecorded}},
-      {"attention_map_linear",
-       "attention_map",
-       kDecoding,
-       {kRecorded},
-       {{"attention_map.color_scale", "linear"}}},
-      {"kv_map", "kv_map", kQuestion, {kRecorded}},
-      {"kv_map_blocks", "kv_map", kQuestion, {kBlocks}},
-      {"kv_map_evicted", "kv_map", kDecoding, {kEvicts}},
-      {"kv_map_lanes", "kv_map", kQuestion, {kLanes}},
-      {"layer_head_overview", "layer_head_overview", kQuestion, {kRecorded}},
-      {"layer_head_overview_merge",
-       "layer_head_overview",
-       kQuestion,
-       {kRecorded},
-       {{"layer_head_overview.metric", "merge_loss"}}},
-      {"selected_vs_true", "selected_vs_true", kQuestion, {kRecorded}},
-      {"selected_vs_true_decode", "selected_vs_true", kDecoding, {"h2o:budget_tokens=64"}},
-      {"miss_inspector", "miss_inspector", kNeedle, {kRecorded, kOther}, {}, kHigh},
-      {"worst_misses", "worst_misses", kQuestion, {kRecorded}, {}, kWide},
-      {"worst_misses_regrets",
-       "worst_misses",
-       kQuestion,
-       {kEvicts},
-       {{"worst_misses.list", "regrets"}}},
-      {"head_merge", "head_merge", kQuestion, {kRecorded}},
-      {"token_strip", "token_strip", kQuestion, {kRecorded}},
-      {"token_strip_evicted", "token_strip", kQuestion, {kEvicts}},
-      {"query_geometry", "query_geometry", kQuestion, {kRecorded}},
-      {"query_geometry_uniform", "query_geometry", kQuestion, {"uniform_queries:budget_tokens=64"}},
-      {"query_geometry_key", "query_geometry", kNeedleKey, {kRecorded}},
-      {"query_geometry_path",
-       "query_geometry",
-       kQuestion,
-       {kRecorded},
-       {{"query_geometry.fit", "both"},
-        {"query_geometry.span", "head"},
-        {"query_geometry.color", "attention"}},
-       kWide},
-      {"query_geometry_fates",
-       "query_geometry",
-       kQuestion,
-       {kEvicts},
-       {{"query_geometry.fit", "keys"},
-        {"query_geometry.color", "fate"},
-        {"query_geometry.rope", "before"}}},
-      {"query_geometry_solid",
-       "query_geometry",
-       kQuestion,
-       {kRecorded},
-       {{"query_geometry.dimensions", "3"}, {"query_geometry.color", "position"}},
-       kWide},
-      {"query_relevance", "query_relevance", kQuestion, {kRecorded}},
-      {"heavy_tail", "heavy_tail", kQuestion, {kRecorded}, {}, kWide},
-      {"aqua_lanes", "aqua_lanes", kQuestion, {kLanes}, {}, kWide},
-      {"block_tables", "block_tables", kQuestion, {kBlocks}, {}, kWide},
-      {"block_tables_native", "block_tables", kQuestion, {kNativeBlocks}, {}, kWide},
-      {"received_rankings", "received_rankings", kWindow, {kRecorded}, {}, kWide},
-      {"quest_pages", "quest_pages", kDecoding, {kPages}, {}, kWide},
-      {"budget_sweep", "budget_sweep", kQuestion, {kRecorded, kOther}, {}, kTall},
-      {"method_compare", "method_compare", kQuestion, {kRecorded, kOther}, {}, kFlat},
-      {"method_diff", "method_diff", kQuestion, {kRecorded, kOther}, {}, kFlat},
-      {"latency", "latency", kQuestion, {kRecorded}},
-      {"decode_drift", "decode_drift", "", {}, {}, kWide},
-      {"trace_info", "trace_info", "", {}}};
-  for (const char* name : {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true",
-                           "token_strip", "query_geometry", "heavy_tail"}) {
-    Picture dark = *std::find_if(all.begin(), all.end(),
-                                 [&](const Picture& picture) { return picture.name == name; });
-    dark.name += "_dark";
-    dark.theme = ThemeKind::Dark;
-    all.push_back(dark);
-  }
-  return all;
-}
-
-// No two measurements are equal.
-struct FixedLatency : state::LatencyQuestion {
-  static constexpr Lane kLane = Lane::Compute;
-  Answer work(state::Steps& /*steps*/) const {
-    Answer report;
-    report.method = method.text;
-    report.device = "cpu, 2 threads (a processor)";
-    report.dtype = "fp32";
-    report.layer = place.layer;
-    report.chunk = place.chunk;
-    report.past_len = place.chunk_info().begin;
-    report.chunk_len = place.chunk_info().length;
-    report.select = {0.4, 0.35, 0.5, 15};
-    report.gather = {0.1, 0.09, 0.12, 15};
-    report.attend = {0.9, 0.8, 1.1, 15};
-    report.total = {1.4, 1.25, 1.7, 15};
-    report.dense = {2.8, 2.75, 2.95, 15};
-    report.dense_variant = "sdpa gqa";
-    report.floor_ms = 0.3;
-    report.discarded = 1;
-    report.finished = true;
-    return report;
-  }
-};
-
-struct FixedBlockTimes : state::BlockTimesQuestion {
-  static constexpr Lane kLane = Lane::Compute;
-  Answer work(state::Steps& /*steps*/) const {
-    return {{{{0.31, 0.3, 0.33, 15}, {0.42, 0.4, 0.45, 15}, {0.55, 0.5, 0.6, 15}}}, 0};
-  }
-};
-
-// A file has its own time and size.
-struct FixedFile : state::TraceInfoQuestion {
-  Answer work(state::Steps& steps) const {
-    Answer facts = TraceInfoQuestion::work(steps);
-    for (Fact& fact : facts)
-      if (fact.name == "file") fact.value = "1.0 MiB, schema 1.3, written by a test at noon";
-    return facts;
-  }
-};
-
-const std::string& trace_file() {
-  static const std::string path = test::write_gui_trace(
-      "small.h5", {.num_tokens = 640, .decoded = 8, .runs = {kRecorded, kOther, kBlocks}});
-  return path;
-}
-
 Image draw(const Picture& picture) {
-  ExportRequest request;
-  request.what.trace = trace_file();
-  request.what.view = picture.view;
-  request.what.methods = picture.methods;
-  request.what.place = state::parse_goto(picture.go_to);
-  request.what.options = picture.options;
-  request.what.picture = {picture.theme, picture.size.width, picture.size.height, 1};
-  state::check(request.what);
+  const ExportRequest request = testing::request_of(picture);
   state::Workspace workspace;
-  workspace.traces.open(trace_file());
-  test::settle(workspace);
-  state::show(workspace, request.what);
-  if (picture.view == "latency")
-    workspace.answers.start(FixedLatency{{workspace.place(), workspace.method()}});
-  if (picture.view == "block_tables")
-    workspace.answers.start(FixedBlockTimes{{workspace.place(), workspace.method()}});
-  if (picture.view == "trace_info") workspace.answers.start(FixedFile{{workspace.place()}});
-  test::settle(workspace);
+  testing::show(workspace, request);
   return draw_view(workspace, request);
 }
 
@@ -237,13 +58,13 @@ TEST_P(ViewPicture, LooksAsItsReference) {
                    "references anew";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ViewPicture, ::testing::ValuesIn(pictures()),
+INSTANTIATE_TEST_SUITE_P(All, ViewPicture, ::testing::ValuesIn(testing::pictures()),
                          [](const auto& picture) { return picture.param.name; });
 
 TEST(ViewPictures, ShowEveryViewAndSixInBothThemes) {
   std::map<std::string, std::set<ThemeKind>> themes;
   std::set<std::string> names;
-  for (const Picture& picture : pictures()) {
+  for (const Picture& picture : testing::pictures()) {
     themes[picture.view].insert(picture.theme);
     EXPECT_TRUE(names.insert(picture.name + ".png").second) << picture.name;
   }

@@ -80,7 +80,7 @@ class Export : public test::ViewTest {
     request.what = state::describe(workspace, view);
     request.format = format;
     request.file = view.id + "." + state::name_of(format);
-    request.what.picture = {state::ThemeKind::Light, width, height, scale};
+    request.what.picture = {state::ThemeKind::Light, width, height, scale, 0, 7, ""};
     std::filesystem::remove(request.file);
     figure::export_view(request);
     return read_file(request.file);
@@ -286,7 +286,7 @@ TEST_F(Export, SeveralFilesInOneCallAreThoseOfOneEach) {
   EXPECT_EQ(read_file("both.png").substr(0, 24), png.substr(0, 24));
   // One that cannot be written, and nothing is.
   std::filesystem::remove("both.csv");
-  EXPECT_THROW(figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Svg, "both.svg"}}),
+  EXPECT_THROW(figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Npy, "both.npy"}}),
                Error);
   EXPECT_FALSE(std::filesystem::exists("both.csv"));
 }
@@ -338,7 +338,11 @@ TEST_F(Export, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
     }
   };
   using Request = figure::ExportRequest;
-  EXPECT_THAT(refusal([](Request& r) { r.format = Format::Svg; }), Pair(2, HasSubstr("--csv")));
+  EXPECT_THAT(refusal([](Request& r) {
+                r.what.view = "selected_vs_true";
+                r.format = Format::Npy;
+              }),
+              Pair(2, HasSubstr("--csv")));
   EXPECT_THAT(refusal([](Request& r) { r.what.place.chunk = 99; }), Pair(1, HasSubstr("0 to 6")));
   EXPECT_THAT(refusal([](Request& r) { r.what.trace = "absent.h5"; }),
               Pair(1, HasSubstr("absent.h5")));

@@ -92,11 +92,11 @@ TEST_F(WindowManners, ThePaletteFindsWordsAndStaysWhereNothingMatches) {
   const auto reset = shell::matching("reset", commands);
   ASSERT_FALSE(reset.empty());
   EXPECT_EQ(commands[reset.front()].id, "layout.reset");
-  EXPECT_THAT(shell::matching("svg", commands), IsEmpty());
-  drive("svg", [](ImGuiTestContext* ctx) {
+  EXPECT_THAT(shell::matching("tiff", commands), IsEmpty());
+  drive("tiff", [](ImGuiTestContext* ctx) {
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_P);
     ctx->Yield(3);
-    ctx->KeyChars("svg");
+    ctx->KeyChars("tiff");
     ctx->Yield(2);
     ctx->KeyPress(ImGuiKey_Enter);
     ctx->Yield(3);

@@ -1,6 +1,6 @@
 #include "app/shell/new_trace/capture_request.h"
 
-#include "app/shell/commands/shell_words.h"
+#include "app/state/shell_words.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
@@ -138,9 +138,9 @@ std::string capture_input(const CaptureRequest& request) {
 }
 
 std::string capture_command_text(const CaptureRequest& request) {
-  const std::string line = shell_line(capture_arguments(request));
+  const std::string line = state::shell_line(capture_arguments(request));
   if (!by_input(request)) return line;
-  return fmt::format("printf %s {} | {}", shell_word(capture_input(request)), line);
+  return fmt::format("printf %s {} | {}", state::shell_word(capture_input(request)), line);
 }
 
 std::string problem_of(const CaptureRequest& request) {

@@ -1,8 +1,8 @@
 #include "app/shell/windows/exporter.h"
 
 #include "app/figure/export.h"
-#include "app/shell/commands/shell_words.h"
 #include "app/state/export_words.h"
+#include "app/state/shell_words.h"
 #include "app/widgets/figure.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
@@ -15,7 +15,7 @@
 
 namespace kvloupe::shell {
 std::string Exporter::command_of(const state::ViewInfo& view) const {
-  return shell_line(state::export_arguments(state::describe(workspace_, view))) +
+  return state::shell_line(state::export_arguments(state::describe(workspace_, view))) +
          " --png figure.png";
 }
 
@@ -27,8 +27,8 @@ std::string Exporter::link_command_of(const state::ViewInfo& view,
   // A window that is opened there has no copies of views.
   std::erase_if(what.options,
                 [](const auto& option) { return option.first.find('#') != std::string::npos; });
-  return fmt::format("kvloupe {} --goto {}", shell_word(what.trace),
-                     shell_word(state::link_text(what)));
+  return fmt::format("kvloupe {} --goto {}", state::shell_word(what.trace),
+                     state::shell_word(state::link_text(what)));
 }
 
 void Exporter::picture_menu_ui() {
@@ -59,7 +59,7 @@ void Exporter::ask(const state::ViewInfo& view, state::Format format, const std:
   // What stands on the screen now, not when the name has been found.
   const state::ViewState what = state::describe(workspace_, view);
   std::shared_ptr<state::Workspace> shown;
-  if (format != state::Format::Png) {
+  if (!state::is_picture(format)) {
     view.problem(workspace_);  // asks for all that the table is made of
     shown = workspace_.apart();
   }
@@ -115,7 +115,7 @@ void Exporter::draw(const widgets::Palette& palette) {
 }
 
 void Exporter::write(const Request& request) {
-  const bool drawn = request.format == state::Format::Png;
+  const bool drawn = state::is_picture(request.format);
   workspace_.answers.jobs().submit<std::string>(
       Lane::TraceIo, "export " + request.file, fmt::format("Exporting {}", request.what.view),
       drawn ? drawing(request) : writing(request),

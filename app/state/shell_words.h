@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace kvloupe::shell {
+namespace kvloupe::state {
 
 // Quoted where it must be.
 inline std::string shell_word(const std::string& word) {
@@ -22,4 +22,4 @@ inline std::string shell_line(const std::vector<std::string>& words) {
   return text;
 }
 
-}  // namespace kvloupe::shell
+}  // namespace kvloupe::state

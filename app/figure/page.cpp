@@ -1,0 +1,133 @@
+#include "app/figure/page.h"
+
+#include "app/figure/figure_page.h"
+#include "app/figure/headless.h"
+#include "app/state/view_list.h"
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+namespace kvloupe::figure {
+namespace {
+
+// A sentence of the window, "why: what to do.", says both; other words say why alone.
+Error cannot_export(const std::string& view, const std::string& problem) {
+  const std::string what = fmt::format("the view {} cannot be exported", view);
+  const std::size_t colon = problem.rfind(": ");
+  if (!problem.ends_with('.') || colon == std::string::npos)
+    return input_error(what, problem, "choose another place or method");
+  return input_error(what, problem.substr(0, colon),
+                     problem.substr(colon + 2, problem.size() - colon - 3));
+}
+
+// Draws the panel, and returns how far it passes the page's end. The last frame stays to be read.
+float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
+             const state::ViewState& what, const PageForm& form, bool vectors,
+             const CancelToken& cancel) {
+  renderer.gui().apply_style(form.theme, kFigureTextScale);
+  if (vectors) renderer.gui().draw_hard_edges();
+  prepare_fonts(renderer.gui(), workspace.place());
+  panels::DrawContext context{workspace, renderer.gui().palette(), true, what.methods.size() >= 2};
+  // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
+  // draws.
+  int quiet = 0;
+  float below = 0;
+  for (int frame = 0; frame < 200 && quiet < 4; ++frame) {
+    workspace.begin_frame();
+    renderer.frame([&] { below = figure_page_ui(context, panel, form.letter); });
+    quiet = workspace.answers.busy() ? 0 : quiet + 1;
+    wait_until_idle(workspace, cancel);
+  }
+  return below;
+}
+
+// `read` takes what was drawn.
+template <typename Read>
+auto draw_page(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
+               bool vectors, const CancelToken& cancel, const Read& read) {
+  constexpr int kMostTimesHigher = 4, kMostDraws = 3;
+  constexpr float kRounding = 2;  // pixels of nothing
+  settle(workspace, *state::find_view(what.view), cancel);
+  // What does not fit is drawn again, on a page that is as high as it needs: some parts take a share of
+  // what it grows by.
+  int height = form.height, most = 0;
+  for (int draws = 1;; ++draws) {
+    HeadlessRenderer renderer(form.width, height, form.scale, form.font);
+    // It goes before the renderer: it holds textures.
+    const auto panel = panels::make_panel(what.view);
+    const float below = render(workspace, *panel, renderer, what, form, vectors, cancel);
+    if (most == 0) most = std::min(kMostTimesHigher * form.height, renderer.most_height());
+    const int wanted = std::min(most, height + static_cast<int>(std::ceil(below)));
+    const bool cut = form.grows && below > kRounding && wanted > height;
+    if (!cut || draws == kMostDraws) return read(renderer);
+    height = wanted;
+  }
+}
+
+}  // namespace
+
+PageForm page_of(const state::PictureForm& form, bool vectors) {
+  constexpr double kPointsAnInch = 72, kDotsAnInch = 300, kTextPixels = 15 * kFigureTextScale;
+  constexpr double kHeight = 0.75;  // of the width, on paper
+  constexpr int kLeastHeight = 400;
+  // Of vectors the maps alone have pixels: a page is printed, and looked at closely.
+  constexpr double kSharper = 2;
+  const state::PictureForm usual;
+  PageForm page;
+  page.theme = form.theme;
+  page.font = form.font;
+  page.width = form.width;
+  page.height = form.height;
+  page.grows = form.width == usual.width && form.height == usual.height;
+  page.scale = static_cast<float>(form.scale * (vectors ? kSharper : 1));
+  if (form.column_cm <= 0) return page;
+  const double points = form.column_cm / 2.54 * kPointsAnInch;
+  page.width = static_cast<int>(std::lround(points / form.font_pt * kTextPixels));
+  page.height = std::max(kLeastHeight, static_cast<int>(std::lround(kHeight * page.width)));
+  page.points = points / page.width;
+  if (!vectors)
+    page.scale = static_cast<float>(form.scale * page.points * kDotsAnInch / kPointsAnInch);
+  return page;
+}
+
+void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel) {
+  while (workspace.answers.busy()) {
+    cancel.throw_if_cancelled();
+    if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+// A request is made by asking: ask, wait, and ask again until nothing new is wanted.
+void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel) {
+  std::string problem;
+  for (int round = 0; round < 64; ++round) {
+    workspace.begin_frame();
+    problem = view.problem(workspace);
+    if (!workspace.answers.busy()) break;
+    wait_until_idle(workspace, cancel);
+  }
+  if (!problem.empty()) throw cannot_export(view.id, problem);
+}
+
+Image page_image(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
+                 const CancelToken& cancel) {
+  return draw_page(workspace, what, form, false, cancel,
+                   [](const HeadlessRenderer& renderer) { return renderer.read(); });
+}
+
+Scene page_scene(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
+                 const CancelToken& cancel) {
+  return draw_page(workspace, what, form, true, cancel, [](HeadlessRenderer& renderer) {
+    Scene drawn =
+        scene_of(*ImGui::GetDrawData(), [&](ImTextureID id) { return renderer.texture(id); });
+    drawn.background = renderer.gui().palette().panel;
+    return drawn;
+  });
+}
+
+}  // namespace kvloupe::figure

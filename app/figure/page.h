@@ -1,0 +1,36 @@
+// One view drawn on a page of its own, as pixels or as shapes.
+#pragma once
+
+#include "app/figure/image.h"
+#include "app/figure/scene.h"
+#include "app/state/view_state.h"
+#include "app/state/workspace.h"
+#include "core/base/cancel.h"
+
+#include <string>
+
+namespace kvloupe::figure {
+
+struct PageForm {
+  int width = 0, height = 0;  // pixels at scale 1
+  bool grows = false;         // downwards, where the view needs more
+  float scale = 1;            // pixels of a picture for each
+  double points = 0.75;       // of each on paper: 1/72 inch
+  state::ThemeKind theme = state::ThemeKind::Light;
+  std::string font;    // a family in place of Inter
+  std::string letter;  // of a panel among others; may be empty
+};
+PageForm page_of(const state::PictureForm& form, bool vectors);
+
+// Asks until the view has all that it needs. Throws Error{Input} for what could not be computed.
+void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel);
+void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel);
+
+// Of a workspace at which the trace is open and the state is shown already. Throw as settle() does, and
+// as HeadlessRenderer.
+Image page_image(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
+                 const CancelToken& cancel);
+Scene page_scene(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
+                 const CancelToken& cancel);
+
+}  // namespace kvloupe::figure

@@ -1,0 +1,159 @@
+// A figure's size on paper, several panels in one figure, and frames in turn.
+#include "app/figure/gif.h"
+#include "app/figure/page.h"
+#include "app/figure/panels_of_figure.h"
+#include "app/figure/vector_files.h"
+#include "app/widgets/fonts.h"
+#include "core/base/error.h"
+
+#include <gif_lib.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace kvloupe::figure {
+namespace {
+
+Image filled(int width, int height, std::uint8_t red, std::uint8_t green = 0) {
+  Image image{width, height, {}};
+  for (int i = 0; i < width * height; ++i)
+    image.rgba.insert(image.rgba.end(), {red, green, 0, 255});
+  return image;
+}
+
+const std::uint8_t* at(const Image& image, int x, int y) {
+  return &image.rgba[4 * (static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) +
+                          static_cast<std::size_t>(x))];
+}
+
+// 8.4 cm are 238.11 points. Text of 7 points is drawn as 18 pixels, so 612 pixels lie side by side.
+TEST(Paper, AColumnHasItsWidthAndItsTextItsSize) {
+  state::PictureForm form;
+  form.column_cm = 8.4;
+  const PageForm vectors = page_of(form, true);
+  EXPECT_EQ(vectors.width, 612);
+  EXPECT_EQ(vectors.height, 459);
+  EXPECT_NEAR(vectors.width * vectors.points, 238.11, 0.01);
+  EXPECT_NEAR(18 * vectors.points, 7, 0.01);
+  const PageForm pixels = page_of(form, false);
+  EXPECT_NEAR(pixels.width * static_cast<double>(pixels.scale), 8.4 / 2.54 * 300, 1);
+  form.font_pt = 14;
+  EXPECT_EQ(page_of(form, true).width, 306);
+}
+
+TEST(Paper, WithoutOneAPixelIsThatOfABrowser) {
+  state::PictureForm form;
+  form.width = 800;
+  form.height = 500;
+  const PageForm page = page_of(form, false);
+  EXPECT_EQ(page.width, 800);
+  EXPECT_FALSE(page.grows);
+  EXPECT_EQ(page.scale, 1);
+  EXPECT_EQ(page.points, 0.75);
+  EXPECT_TRUE(page_of({}, false).grows);
+}
+
+TEST(Panels, StandInRowsOfTheFiguresWidth) {
+  PageForm figure;
+  figure.width = 1600;
+  figure.height = 900;
+  EXPECT_EQ(grid_of(1, figure).columns, 1);
+  EXPECT_EQ(grid_of(5, figure).columns, 2);
+  EXPECT_EQ(grid_of(5, figure).page.width, 800);
+  figure.width = 500;
+  EXPECT_EQ(grid_of(3, figure).columns, 1);
+  EXPECT_EQ(letter_of_panel(0), "a");
+  EXPECT_EQ(letter_of_panel(25), "z");
+  EXPECT_EQ(letter_of_panel(26), "aa");
+}
+
+TEST(Panels, OfPixelsLieBesideAndBelowEachOther) {
+  const Image figure =
+      side_by_side(std::vector<Image>{filled(4, 2, 10), filled(4, 3, 20), filled(4, 1, 30)}, 2);
+  EXPECT_EQ(figure.width, 8);
+  EXPECT_EQ(figure.height, 4);
+  EXPECT_EQ(at(figure, 3, 1)[0], 10);
+  EXPECT_EQ(at(figure, 4, 2)[0], 20);
+  EXPECT_EQ(at(figure, 0, 3)[0], 30);
+  EXPECT_EQ(at(figure, 0, 2)[0], 10) << "what is free has the background's colour";
+}
+
+TEST(Panels, OfShapesMoveAndShareTheirFonts) {
+  const auto page = [](const char* font) {
+    Scene scene;
+    scene.width = 100;
+    scene.height = 50;
+    scene.fonts.push_back(std::make_shared<const FontFile>(FontFile{font, "bytes"}));
+    Words words;
+    words.origin = {1, 2};
+    scene.items.push_back({words, Box{0, 0, 10, 10}});
+    scene.items.push_back({Area{{{{0, 0}, {1, 0}, {1, 1}}}, 7}});
+    return scene;
+  };
+  const Scene figure = side_by_side(std::vector<Scene>{page("a"), page("b"), page("a")}, 2);
+  EXPECT_EQ(figure.width, 200);
+  EXPECT_EQ(figure.height, 100);
+  EXPECT_EQ(figure.fonts.size(), 2U);
+  ASSERT_EQ(figure.items.size(), 6U);
+  const auto& second = std::get<Words>(figure.items[2].shape);
+  EXPECT_EQ(second.font, 1U);
+  EXPECT_EQ(second.origin.x, 101);
+  EXPECT_EQ(figure.items[2].clip->left, 100);
+  const auto& third = std::get<Words>(figure.items[4].shape);
+  EXPECT_EQ(third.font, 0U);
+  EXPECT_EQ(third.origin.y, 52);
+  EXPECT_EQ(std::get<Area>(figure.items[5].shape).outlines[0][2].y, 51);
+}
+
+// Read by giflib.
+TEST(Gif, HoldsItsFramesAndTheirTimes) {
+  GifWriter writer;
+  writer.add(filled(6, 4, 200, 100), 50);
+  writer.add(filled(8, 4, 1), 200);
+  const std::string bytes = writer.take();
+  std::string_view left = bytes;
+  const auto read = [](GifFileType* file, GifByteType* to, int length) {
+    auto& rest = *static_cast<std::string_view*>(file->UserData);
+    const auto count = std::min<std::size_t>(rest.size(), static_cast<std::size_t>(length));
+    std::memcpy(to, rest.data(), count);
+    rest.remove_prefix(count);
+    return static_cast<int>(count);
+  };
+  GifFileType* file = DGifOpen(&left, read, nullptr);
+  ASSERT_NE(file, nullptr);
+  ASSERT_EQ(DGifSlurp(file), GIF_OK);
+  EXPECT_EQ(file->SWidth, 8);
+  EXPECT_EQ(file->SHeight, 4);
+  ASSERT_EQ(file->ImageCount, 2);
+  const SavedImage& first = file->SavedImages[0];
+  EXPECT_EQ(first.ImageDesc.Width, 6);
+  const GifColorType color = first.ImageDesc.ColorMap->Colors[first.RasterBits[23]];
+  EXPECT_EQ(color.Red, 200);
+  EXPECT_EQ(color.Green, 100);
+  GraphicsControlBlock control{};
+  ASSERT_EQ(DGifSavedExtensionToGCB(file, 1, &control), GIF_OK);
+  EXPECT_EQ(control.DelayTime, 200);
+  DGifCloseFile(file, nullptr);
+}
+
+// More colours than a frame has: the flat ones stay exact, the rest takes what is nearest.
+TEST(Gif, KeepsFlatColorsExact) {
+  Image image = filled(64, 64, 255, 255);
+  for (int i = 0; i < 600; ++i) {
+    image.rgba[static_cast<std::size_t>(4 * i)] = static_cast<std::uint8_t>(i % 250);
+    image.rgba[static_cast<std::size_t>(4 * i + 1)] = static_cast<std::uint8_t>(i / 3);
+  }
+  GifWriter writer;
+  writer.add(image, 10);
+  const std::string bytes = writer.take();
+  EXPECT_NE(bytes.find(std::string("\xFF\xFF\x00", 3)), std::string::npos);
+}
+
+TEST(Fonts, OfTheMachineAreFoundByFamily) {
+  EXPECT_NE(widgets::font_file("JetBrains Mono", 400).first.find("JetBrainsMono"),
+            std::string::npos);
+  EXPECT_THROW(widgets::font_file("No Such Family", 400), Error);
+}
+
+}  // namespace
+}  // namespace kvloupe::figure

@@ -1,0 +1,131 @@
+// The vector files of every view, read by two programs that know nothing of KVLoupe: librsvg and Poppler.
+// They look as the pixels do, their words are text, and the fonts of a PDF are in it.
+#include "app/figure/export.h"
+#include "app/figure/headless.h"
+#include "app/figure/scene.h"
+#include "app/figure/vector_files.h"
+#include "app/state/view_list.h"
+#include "tests/figure/picture_difference.h"
+#include "tests/figure/view_picture_list.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace kvloupe::figure {
+namespace {
+
+using ::testing::HasSubstr;
+
+void write(const std::string& file, const std::string& bytes) {
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+std::string output_of(const std::string& command) {
+  EXPECT_EQ(std::system((command + " > output.txt").c_str()), 0) << command;
+  std::ifstream file("output.txt");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+constexpr double kMost = 0.005;
+
+// The share of boxes of pixels whose mean colour is far apart: edges of glyphs do not count, what is
+// missing or elsewhere does.
+double difference(const Image& a, const Image& b) {
+  constexpr int kBox = 8, kFar = 40;  // of 255
+  EXPECT_EQ(std::pair(a.width, a.height), std::pair(b.width, b.height));
+  int apart = 0, count = 0;
+  for (int y = 0; y + kBox <= std::min(a.height, b.height); y += kBox)
+    for (int x = 0; x + kBox <= std::min(a.width, b.width); x += kBox, ++count)
+      for (int channel = 0; channel < 3; ++channel) {
+        int sum = 0;
+        for (int pixel = 0; pixel < kBox * kBox; ++pixel) {
+          const std::size_t at =
+              4 * (static_cast<std::size_t>(y + pixel / kBox) * a.width + x + pixel % kBox);
+          sum += a.rgba[at + channel] - b.rgba[at + channel];
+        }
+        if (std::abs(sum) < kFar * kBox * kBox) continue;
+        ++apart;
+        break;
+      }
+  return static_cast<double>(apart) / count;
+}
+
+class VectorPicture : public ::testing::TestWithParam<testing::Picture> {};
+
+TEST_P(VectorPicture, LooksAsThePixelsInOtherPrograms) {
+  ExportRequest request = testing::request_of(GetParam());
+  state::Workspace workspace;
+  testing::show(workspace, request);
+  const Image pixels = draw_view(workspace, request);
+  request.format = state::Format::Svg;
+  const Scene scene = draw_scene(workspace, request);
+  const double width_pt = scene.width * 0.75;
+  const std::string title = state::find_view(GetParam().view)->title;
+
+  const std::string svg = svg_text(scene, width_pt);
+  write("view.svg", svg);
+  output_of(fmt::format("rsvg-convert -w {} -o svg.png view.svg", pixels.width));
+  EXPECT_LT(difference(testing::read_png("svg.png"), pixels), kMost);
+  EXPECT_TRUE(has(svg, "<title>" + title + "</title>"));
+  EXPECT_TRUE(has(svg, "small.h5 --view " + GetParam().view));
+
+  write("view.pdf", pdf_bytes(scene, width_pt));
+  output_of("pdftoppm -r 96 -png -singlefile view.pdf pdf");
+  EXPECT_LT(difference(testing::read_png("pdf.png"), pixels), kMost);
+  std::istringstream fonts(output_of("pdffonts view.pdf"));
+  std::string line;
+  int embedded = 0;
+  for (int i = 0; std::getline(fonts, line); ++i) {
+    if (i < 2) continue;  // the head of the table
+    EXPECT_THAT(line, HasSubstr(" yes yes yes ")) << "embedded, a part of it, with its letters";
+    ++embedded;
+  }
+  EXPECT_GE(embedded, 1);
+  const std::string text = output_of("pdftotext -layout view.pdf -");
+
+  // Every word of the figure is text in both.
+  int words = 0;
+  double of_pictures = 0;
+  for (const Item& item : scene.items) {
+    if (const auto* picture = std::get_if<figure::Picture>(&item.shape)) {
+      const Box& box = picture->box;
+      of_pictures += (box.right - box.left) * (box.bottom - box.top);
+    }
+    words += std::holds_alternative<Words>(item.shape) ? 1 : 0;
+  }
+  EXPECT_GE(words, 5);
+  EXPECT_LT(of_pictures, 0.8 * scene.width * scene.height);
+  EXPECT_TRUE(has(svg, ">small.h5"));
+  EXPECT_TRUE(has(text, "small.h5"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, VectorPicture, ::testing::ValuesIn(testing::pictures()),
+                         [](const auto& picture) { return picture.param.name; });
+
+TEST(VectorPictures, WithoutTheirWordsDoNotPass) {
+  ExportRequest request = testing::request_of(testing::pictures().front());
+  state::Workspace workspace;
+  testing::show(workspace, request);
+  const Image pixels = draw_view(workspace, request);
+  request.format = state::Format::Svg;
+  Scene scene = draw_scene(workspace, request);
+  std::erase_if(scene.items,
+                [](const Item& item) { return std::holds_alternative<Words>(item.shape); });
+  write("silent.svg", svg_text(scene, scene.width));
+  output_of(fmt::format("rsvg-convert -w {} -o silent.png silent.svg", pixels.width));
+  EXPECT_GT(difference(testing::read_png("silent.png"), pixels), kMost);
+}
+
+}  // namespace
+}  // namespace kvloupe::figure
