@@ -5,6 +5,7 @@
 #include "app/panels/matrix_picture.h"
 #include "app/state/questions/how_it_ran/decode_drift.h"
 #include "app/state/token_text.h"
+#include "core/base/code_point.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 
@@ -74,8 +75,8 @@ class DecodeDriftPanel final : public Panel {
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
     ImGui::BeginChild("model", {0, 0}, ImGuiChildFlags_AutoResizeY, flags);
-    matrix_ui(context, result, height);
     answers_ui(context, *result);
+    matrix_ui(context, result, height);
     ImGui::EndChild();
   }
 
@@ -116,6 +117,21 @@ class DecodeDriftPanel final : public Panel {
       context.workspace.wanted_command = "capture.drift";
   }
 
+  // On one line, without what ends it.
+  static std::string text_of(const std::vector<analysis::AnswerToken>& answer) {
+    constexpr int kMost = 40;  // characters
+    std::string all, text;
+    for (const analysis::AnswerToken& token : answer)
+      if (!token.text.starts_with("<|")) all += token.text;
+    const auto begin = std::min(all.find_first_not_of(" \n"), all.size());
+    all = all.substr(begin, all.find_last_not_of(" \n") + 1 - begin);
+    int count = 0;
+    for_each_code_point(all, [&](std::int32_t, std::string_view letter) {
+      if (++count <= kMost) text += letter;
+    });
+    return printable(text) + (count > kMost ? "\u2026" : "");
+  }
+
   static std::string finding_of(const DecodeDrift& drift, bool figure) {
     if (!drift.against_dense())
       return fmt::format("Mean loss {:.3f} nat. This trace has no closed loop to compare{}.",
@@ -127,10 +143,10 @@ class DecodeDriftPanel final : public Panel {
         "next-token distributions are {:.4g} nat apart on average.",
         drift.mean_nll(), drift.mean_dense_nll(), drift.mean_kl(0));
     if (!drift.first_sampled) return text;
-    if (drift.first_divergent_step)
-      return text + fmt::format(" Of the answer, token {} is the first on which they disagree.",
-                                *drift.first_divergent_step + 1);
-    return text + " They agree on every token of the answer.";
+    if (!drift.first_divergent_step)
+      return fmt::format("Both models answer \u201C{}\u201D. {}", text_of(drift.answer), text);
+    return fmt::format("The closed loop answers \u201C{}\u201D, the dense model \u201C{}\u201D. {}",
+                       text_of(drift.answer), text_of(drift.dense_answer), text);
   }
 
   static void legend(DrawContext& context, const DecodeDrift& drift) {
@@ -269,7 +285,8 @@ class DecodeDriftPanel final : public Panel {
     spec.y_label = "layer";
     spec.rows = static_cast<double>(matrix.rows);
     spec.cols = static_cast<double>(matrix.cols);
-    spec.first_row = place.info().layers.front();
+    spec.row_ticks = true;
+    spec.row_numbers = &place.info().layers;
     const float left = height - (ImGui::GetCursorPosY() - from);
     spec.size = {-1, plot_height(context, left * (result->first_sampled ? 0.62F : 1.0F))};
     spec.content_key = result.key + rows + range.key();
@@ -310,6 +327,12 @@ class DecodeDriftPanel final : public Panel {
     std::string same, other;
     for (std::size_t i = 0; i < tokens.size(); ++i) (i < split ? same : other) += tokens[i].text;
     widgets::text_colored(color, whose);
+    // A model begins with empty lines, which say nothing.
+    for (std::string* text : {&same, &other}) {
+      text->erase(0, std::min(text->find_first_not_of(" \n"), text->size()));
+      if (!text->empty()) break;
+    }
+    const widgets::FontScope large(widgets::Type::Title);
     if (!same.empty()) widgets::text_wrapped(context.palette.text, printable(same));
     if (!other.empty()) widgets::text_wrapped(context.palette.miss, printable(other));
   }

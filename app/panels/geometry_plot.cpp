@@ -333,7 +333,9 @@ void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) 
   const double half_y = std::max(height, width / aspect) / 2;
   const ImPlotRange x(box.center(0) - half_x, box.center(0) + half_x);
   const ImPlotRange y(box.center(1) - half_y, box.center(1) + half_y);
-  const ImPlotCond condition = fit_.condition(content_of(result));
+  // In a plot of another shape the limits would cut some of it.
+  const ImPlotCond condition =
+      fit_.condition(fmt::format("{}|{}", content_of(result), std::lround(4 * aspect)));
   if (spec.view == nullptr) {
     ImPlot::SetupAxesLimits(x.Min, x.Max, y.Min, y.Max, condition);
     return;

@@ -56,7 +56,6 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
   return chips;
 }
 
-// The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.
 // What the chosen queries are, and whether QuoKA's premise holds (chip r).
 inline std::string query_finding(const state::Place& place, const QueryAnswer& answer) {
   std::string text;
@@ -75,14 +74,17 @@ inline std::string query_finding(const state::Place& place, const QueryAnswer& a
   }
   const double r = answer.geometry.pearson_r;
   if (std::isnan(r)) return text;
-  return text + fmt::format(
-                    "Queries far from the mean query {} (r = {:.2f}): QuoKA's premise {} "
-                    "in this head.",
-                    r > 0.5 ? "attend more strongly to single keys"
-                            : "attend no more strongly than others",
-                    r, r > 0.5 ? "holds" : "does not hold");
+  constexpr double kClear = 0.5, kNone = 0.1;
+  return text +
+         fmt::format(
+             "Queries far from the mean query {} (r = {:.2f}): QuoKA's premise {} in this head.",
+             r > kClear  ? "attend more strongly to single keys"
+             : r > kNone ? "attend a little more strongly to single keys"
+                         : "attend no more strongly than others",
+             r, r > kClear ? "holds" : r > kNone ? "is weak" : "does not hold");
 }
 
+// The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.
 inline std::int32_t looked_at(const state::Place& place) {
   const std::int32_t query = place.query - place.chunk_info().begin;
   return query >= 0 && query < place.chunk_info().length ? query : -1;
@@ -97,7 +99,7 @@ inline Wanted wanted_by(DrawContext& context, const state::Place& place) {
 inline std::string name_of_keys(const state::Place& place) {
   return place.key_end == place.key_begin + 1
              ? fmt::format("key {}", token_line(place, place.key_begin))
-             : state::range_words("key", "keys", place.key_begin, place.key_end);
+             : state::watched_words(place);
 }
 
 // What the rings and sizes mean.

@@ -341,7 +341,7 @@ class ReceivedRankingsPanel final : public Panel {
 
   // The keys to follow, where they are few enough to tell them apart.
   static std::optional<trace::TokenSpan> marked_keys(const Picture& picture) {
-    const auto span = state::named_watched_span(picture.place());
+    const auto span = state::watched_span(picture.place());
     const bool few = span && span->end - span->begin <= kMostMarks;
     return few && span->begin < picture.rankings().num_keys() ? span : std::nullopt;
   }

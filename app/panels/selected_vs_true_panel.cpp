@@ -180,9 +180,12 @@ class SelectedVsTruePanel final : public Panel {
     std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
                                            {"miss: true, not kept", context.palette.miss},
                                            {"waste: kept, not true", context.palette.waste}};
-    if (const Span span = state::named_watched_span(place))
-      items.push_back({state::readable_name(span->name), context.palette.text,
-                       widgets::LegendItem::Shape::Triangle});
+    if (const Span span = state::watched_span(place)) {
+      const std::string name = state::readable_name(span->name);
+      items.push_back({name + " kept", context.palette.hit, widgets::LegendItem::Shape::Triangle});
+      items.push_back(
+          {name + " not kept", context.palette.miss, widgets::LegendItem::Shape::Triangle});
+    }
     widgets::legend_ui(context.palette, items);
   }
 
@@ -296,7 +299,8 @@ class SelectedVsTruePanel final : public Panel {
                   half = widgets::em(0.3F);
       draw->AddTriangleFilled({middle - half, tip - half * 1.5F},
                               {middle + half, tip - half * 1.5F}, {middle, tip},
-                              context.palette.text);
+                              key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste
+                                  ? context.palette.hit : context.palette.miss);
     }
   }
 

@@ -96,7 +96,7 @@ void tokens_ui(DrawContext& context, const Place& place, const TokenSpan& span,
 }  // namespace
 
 void watched_text_ui(DrawContext& context, const Place& place, const state::WatchedKey& watched) {
-  const auto span = state::named_watched_span(place);
+  const auto span = state::watched_span(place);
   if (!span) return;
   const std::int32_t key = watched.position;
   tokens_ui(context, place, *span, range_of(place, *span, key), key);

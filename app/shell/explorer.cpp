@@ -68,7 +68,9 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       numbers.kind = state::NumberScope::Kind::Question;
     if (capture_.is_part(tab.path)) return;
     note_recent(tab.path);
-    settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
+    // What lies in the box is no place for captures.
+    if (!tour_.is_open())
+      settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
   capture_.on_trace = [this](const std::string& path) { note_recent(path); };
   panels_.set_open(settings_.closed_panels, false);

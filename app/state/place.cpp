@@ -63,7 +63,9 @@ std::string range_words(const char* one, const char* several, std::int64_t begin
   return fmt::format("{} {} to {}", several, format_count(begin), format_count(end - 1));
 }
 
-std::optional<trace::TokenSpan> watched_span(const Place& place) {
+namespace {
+
+std::optional<trace::TokenSpan> watched_keys(const Place& place) {
   if (place.empty()) return std::nullopt;
   if (place.has_keys()) {
     return trace::TokenSpan{range_words("key", "keys", place.key_begin, place.key_end),
@@ -78,8 +80,10 @@ std::optional<trace::TokenSpan> watched_span(const Place& place) {
   return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 
-std::optional<trace::TokenSpan> named_watched_span(const Place& place) {
-  const auto watched = watched_span(place);
+}  // namespace
+
+std::optional<trace::TokenSpan> watched_span(const Place& place) {
+  const auto watched = watched_keys(place);
   if (watched)
     for (const trace::TokenSpan& span : place.info().spans)
       if (span.begin == watched->begin && span.end == watched->end) return span;
@@ -87,9 +91,9 @@ std::optional<trace::TokenSpan> named_watched_span(const Place& place) {
 }
 
 std::string watched_words(const Place& place) {
-  const auto span = named_watched_span(place);
+  const auto span = watched_span(place);
   if (!span) return {};
-  return place.has_keys() && span->name == watched_span(place)->name
+  return place.has_keys() && span->name == watched_keys(place)->name
              ? span->name
              : fmt::format("\u201C{}\u201D", readable_name(span->name));
 }

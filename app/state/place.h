@@ -80,10 +80,9 @@ std::string chunk_axis(const trace::TraceInfo& info);
 std::string range_words(const char* one, const char* several, std::int64_t begin, std::int64_t end);
 
 // The span to follow: the keys chosen, else the trace's needle itself before its parts
-// ("needle_key" and the like), else nothing.
+// ("needle_key" and the like), else nothing. It has the name that the trace gives to just these keys, else
+// their positions.
 std::optional<trace::TokenSpan> watched_span(const Place& place);
-// The same by the name that the trace has for just these keys, if it has one.
-std::optional<trace::TokenSpan> named_watched_span(const Place& place);
 // The name in quotes; keys that have none by their positions: "key 1,173".
 std::string watched_words(const Place& place);
 

@@ -65,7 +65,11 @@ void text_colored(ImU32 color, const std::string& text) {
   keep_clear_if_warning(color, ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
 }
 
-void text_wrapped(ImU32 color, const std::string& text) {
+void text_wrapped(ImU32 color, const std::string& words) {
+  // A line does not begin with a per cent sign.
+  std::string text = words;
+  for (std::size_t at = 0; (at = text.find(" %", at)) != std::string::npos;)
+    text.replace(at, 1, "\u00A0");
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ImGui::PushTextWrapPos(0);
   ImGui::TextUnformatted(text.data(), text.data() + text.size());

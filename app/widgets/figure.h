@@ -60,7 +60,7 @@ bool popup_is_open();
 void escape_closes_popup();
 
 void text_colored(ImU32 color, const std::string& text);
-void text_wrapped(ImU32 color, const std::string& text);
+void text_wrapped(ImU32 color, const std::string& words);
 // Cuts the end to fit the width.
 std::string elided(const std::string& text, float width);
 // The same for a label of parts with two spaces between them: the last part, which tells it from the

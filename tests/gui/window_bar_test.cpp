@@ -58,7 +58,7 @@ TEST_F(WindowBarTest, NumbersOpenOnTheQuestionAndReachTheViews) {
 TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   open_alone(trace());
   const trace::TokenSpan needle = place().info().spans.front();
-  const auto watched = [] { return state::named_watched_span(place()); };
+  const auto watched = [] { return state::watched_span(place()); };
   ASSERT_TRUE(watched());
   EXPECT_EQ(watched()->name, "needle");
   choose("//##transport/##span", "**/question");

@@ -68,7 +68,7 @@ void do_what_it_says(const std::string& title, state::Workspace& workspace,
          cursor.set_layer(17);
          cursor.set_q_head(0);
        }},
-      {"Sinks and a heavy tail", layer(2)},
+      {"Sinks and a heavy tail", layer(21)},
       {"The oracle, and what recall hides", method("quoka:budget_tokens=256")},
       {"Which method keeps the digits?", method("quoka:budget_tokens=256")},
       {"QuoKA asks with few queries", method("quoka:budget_tokens=256,num_queries=8")},
@@ -77,7 +77,7 @@ void do_what_it_says(const std::string& title, state::Workspace& workspace,
       {"AQUA leaves out lanes", layer(2)},
       {"SnapKV forgets before it is asked", [&] { explorer.run_command("go.lost"); }},
       {"CompactAttention keeps blocks", chunk(12)},
-      {"Open and closed loop", chunk(15)},
+      {"Open and closed loop", chunk(19)},
       {"What a budget costs", [&] { cursor.set_option("budget_sweep.metric", "span_kept"); }}};
   if (const auto found = steps.find(title); found != steps.end()) found->second();
 }

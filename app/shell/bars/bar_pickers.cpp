@@ -56,7 +56,7 @@ bool is_explained() { return ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDis
 
 void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palette, float width) {
   const state::Place& place = workspace.place();
-  const auto span = state::named_watched_span(place);
+  const auto span = state::watched_span(place);
   const std::string name = span ? state::readable_name(span->name) : "none";
   ImGui::SetNextItemWidth(width);
   const std::string preview =

@@ -98,6 +98,10 @@ void fit_docks(const Perspective& perspective, Room from, Room to) {
 
 DockTree first_docks(const Perspective& perspective, const std::vector<DockedView>& views) {
   using Cut = DockTree::Cut;
+  if (perspective.wide)
+    return cut(Cut::Below, perspective.below, leaf(views, Spot::Large),
+               cut(Cut::Beside, perspective.beside, leaf(views, Spot::Below),
+                   leaf(views, Spot::BesideBelow)));
   return cut(Cut::Beside, perspective.beside,
              cut(Cut::Below, perspective.below, leaf(views, Spot::Large), leaf(views, Spot::Below)),
              cut(Cut::Below, perspective.beside_below, leaf(views, Spot::Beside),

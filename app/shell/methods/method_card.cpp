@@ -4,12 +4,16 @@
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 
+#include <algorithm>
+
 namespace kvloupe::shell {
 namespace {
 
 bool begin_lines(const char* id, float heading) {
   if (!ImGui::BeginTable(id, 2)) return false;
-  ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, widgets::em(heading));
+  // In a narrow window the texts have at least half of it.
+  const float width = std::min(widgets::em(heading), ImGui::GetContentRegionAvail().x / 2);
+  ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, width);
   ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthStretch);
   return true;
 }

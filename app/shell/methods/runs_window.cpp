@@ -30,7 +30,7 @@ namespace {
 // The watched keys, once some of them lie before the last of the chunks.
 std::optional<trace::TokenSpan> watched_before(const state::Place& place,
                                                const state::NumberChunks& counted) {
-  const auto span = state::named_watched_span(place);
+  const auto span = state::watched_span(place);
   const auto& chunks = place.info().chunks;
   if (chunks.empty()) return std::nullopt;
   const auto last =
