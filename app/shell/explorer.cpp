@@ -139,7 +139,9 @@ void Explorer::follow_desktop() {
 
 void Explorer::before_frame() {
   follow_desktop();
-  if (style_changed_) gui_.apply_style(theme(), content_scale_ * settings_.user_scale);
+  if (style_changed_)
+    gui_.apply_style(theme(),
+                     content_scale_ * settings_.user_scale * (presenting_ ? kPresented : 1));
   style_changed_ = false;
   // Formulas have signs that the interface's face lacks; one of them brings all.
   if (tour_.is_open()) widgets::ensure_glyphs(gui_.fonts(), {U'\u2208'});
@@ -169,11 +171,7 @@ void Explorer::draw_all() {
   keyboard();
   transport_.tick(workspace_);
   tour_.tick();
-  menu_ui();
-  if (!workspace_.traces.tabs().empty()) transport_.draw(workspace_, gui_.palette());
-  status_ui();
-  if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
-  if (!workspace_.traces.tabs().empty()) rail_.draw(workspace_, gui_.palette());
+  presenting_ ? presenter_ui() : bars_ui();
   tour_.draw(gui_.palette());
   panels_.draw(gui_);
   if (const std::string wanted = std::exchange(workspace_.wanted_command, {}); !wanted.empty())
@@ -203,6 +201,15 @@ void Explorer::draw_all() {
   cursor_menu_.draw(gui_.palette(), settings_.last_folder);
   widgets::draw_tooltip(gui_.palette());
   popup_was_open_ = widgets::popup_is_open();
+}
+
+void Explorer::bars_ui() {
+  const bool has_tab = !workspace_.traces.tabs().empty();
+  menu_ui();
+  if (has_tab) transport_.draw(workspace_, gui_.palette());
+  status_ui();
+  if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
+  if (has_tab) rail_.draw(workspace_, gui_.palette());
 }
 
 // A measurement is disturbed by whatever the user does: it ends, and keeps the samples it has.

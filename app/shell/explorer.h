@@ -71,9 +71,11 @@ class Explorer {
   const TextLine& text_line() const { return text_line_; }
   Layouts& layouts() { return layouts_; }
   TourColumn& tour() { return tour_; }
+  bool presenting() const { return presenting_; }  // the window has the screen
 
  private:
   void draw_all();
+  void bars_ui();
   void keyboard();
   void stop_measuring_on_input();
   void undo();
@@ -89,6 +91,10 @@ class Explorer {
   void new_capture();
   void new_drift_capture();  // of the method shown
   void set_scale(float scale);
+  // One view alone, larger, without the bars.
+  void present(bool on);
+  void step_presented(int by);  // to the next page of the tour, note or chunk
+  void presenter_ui();
   void set_theme(widgets::ThemeChoice theme);
   widgets::ThemeKind theme() const;
   void follow_desktop();
@@ -98,6 +104,7 @@ class Explorer {
   void use_keys();
   void add_file_commands();
   void add_edit_commands();
+  void add_presenter_commands();
   void add_go_commands();
   void add_method_commands();
   void add_view_commands();
@@ -112,6 +119,8 @@ class Explorer {
   DesktopTheme desktop_theme_;
   bool was_away_ = false;  // another window had the keyboard in the last frame
   bool quit_ = false;
+  static constexpr float kPresented = 1.35F;  // larger than the window's own size
+  bool presenting_ = false;
   bool popup_was_open_ = false;  // when the last frame ended
   std::string fonts_for_;        // key of the trace
   std::vector<std::string> recent_;

@@ -35,6 +35,7 @@ class Adder {
 void Explorer::make_commands() {
   add_file_commands();
   add_edit_commands();
+  add_presenter_commands();
   add_go_commands();
   add_method_commands();
   add_view_commands();
@@ -98,6 +99,25 @@ void Explorer::add_edit_commands() {
   Adder(commands_, "Edit", [this, typing] { return cursor_menu_.can_copy() && !typing(); })(
       "copy", "Copy what is under the mouse", {ImGuiMod_Ctrl | ImGuiKey_C},
       [this] { cursor_menu_.copy(); });
+}
+
+// Before the others, whose keys they take while one view is alone.
+void Explorer::add_presenter_commands() {
+  const auto presents = [this] { return presenting_; };
+  Adder(commands_, "View", [this] { return workspace_.has_trace(); })(
+      "present", "Present", {ImGuiKey_F11}, [this] { present(!presenting_); });
+  Adder(commands_, "View", [this] { return workspace_.has_trace() && !presenting_; })(
+      "fill", "Fill the window with one view", {ImGuiKey_F10},
+      [this] { panels_.fills() ? panels_.unfill() : panels_.fill(); });
+  Adder(commands_, "", [this] { return panels_.fills(); })(
+      "fill.end", "Back to all views", {ImGuiKey_Escape},
+      [this] { presenting_ ? present(false) : panels_.unfill(); });
+  Adder(commands_, "", presents)("present.next", "Next in the presentation",
+                                 {ImGuiKey_RightArrow, ImGuiKey_PageDown, ImGuiKey_Space},
+                                 [this] { step_presented(1); });
+  Adder(commands_, "", presents)("present.previous", "Before it in the presentation",
+                                 {ImGuiKey_LeftArrow, ImGuiKey_PageUp},
+                                 [this] { step_presented(-1); });
 }
 
 void Explorer::add_go_commands() {

@@ -59,6 +59,11 @@ struct AppWindow::Impl {
   std::optional<DisplayWatch> display;
   bool backends = false;
   int lively = 10;  // frames to draw before idling
+  struct {
+    int x, y, width, height;
+  } place{};  // of the window before it had the screen
+
+  void follow_presenter();
 
   ~Impl() {
     if (gui) ImGui::SetCurrentContext(gui->imgui());
@@ -105,6 +110,35 @@ struct AppWindow::Impl {
   }
 };
 
+// Has the screen that most of it lies on while something is presented, and then its own place again.
+void AppWindow::Impl::follow_presenter() {
+  if (explorer->presenting() == (glfwGetWindowMonitor(window) != nullptr)) return;
+  if (!explorer->presenting()) {
+    glfwSetWindowMonitor(window, nullptr, place.x, place.y, place.width, place.height,
+                         GLFW_DONT_CARE);
+    return;
+  }
+  glfwGetWindowPos(window, &place.x, &place.y);
+  glfwGetWindowSize(window, &place.width, &place.height);
+  int count = 0;
+  GLFWmonitor** monitors = glfwGetMonitors(&count);
+  GLFWmonitor* most = glfwGetPrimaryMonitor();
+  for (int i = 0, best = 0; i < count; ++i) {
+    int x = 0, y = 0;
+    glfwGetMonitorPos(monitors[i], &x, &y);
+    const GLFWvidmode* mode = glfwGetVideoMode(monitors[i]);
+    const int across = std::min(x + mode->width, place.x + place.width) - std::max(x, place.x);
+    const int down = std::min(y + mode->height, place.y + place.height) - std::max(y, place.y);
+    if (const int shared = std::max(across, 0) * std::max(down, 0); shared > best) {
+      best = shared;
+      most = monitors[i];
+    }
+  }
+  if (most == nullptr) return;
+  const GLFWvidmode* mode = glfwGetVideoMode(most);
+  glfwSetWindowMonitor(window, most, 0, 0, mode->width, mode->height, mode->refreshRate);
+}
+
 AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
   impl_->display.emplace([impl = impl_.get()] {
@@ -146,9 +180,11 @@ figure::GuiContext& AppWindow::gui() { return *impl_->gui; }
 
 bool AppWindow::frame() {
   glfwPollEvents();
+  impl_->follow_presenter();
   int width = 0, height = 0;
   glfwGetWindowSize(impl_->window, &width, &height);
-  if (width > 0 && height > 0) impl_->explorer->set_window_size(width, height);
+  if (width > 0 && height > 0 && !impl_->explorer->presenting())
+    impl_->explorer->set_window_size(width, height);
   impl_->explorer->set_content_scale(content_scale_of(impl_->window));
   impl_->explorer->before_frame();
   ImGui_ImplOpenGL3_NewFrame();

@@ -62,13 +62,14 @@ std::string window_of_view(const std::string& view, const Perspective& perspecti
   return window_name("", view, perspective);
 }
 
-void submit_dock_spaces(const Perspective& shown) {
+void submit_dock_spaces(const Perspective* shown) {
   for (const Perspective& perspective : state::perspectives()) {
     const ImGuiID id = dock_space_of(perspective);
-    if (&perspective != &shown && ImGui::DockBuilderGetNode(id) != nullptr)
+    if (&perspective != shown && ImGui::DockBuilderGetNode(id) != nullptr)
       ImGui::DockSpace(id, {0, 0}, ImGuiDockNodeFlags_KeepAliveOnly);
   }
-  ImGui::DockSpaceOverViewport(dock_space_of(shown), ImGui::GetMainViewport(), kFlags);
+  if (shown != nullptr)
+    ImGui::DockSpaceOverViewport(dock_space_of(*shown), ImGui::GetMainViewport(), kFlags);
 }
 
 bool needs_layout(const Perspective& perspective) {

@@ -23,7 +23,8 @@ std::string window_of_view(const std::string& view, const state::Perspective& pe
 unsigned dock_space_of(const state::Perspective& perspective);
 // Once a frame: the dock space of what is shown fills what the bars leave; those of the others are
 // kept, for one that is not submitted forgets its windows.
-void submit_dock_spaces(const state::Perspective& shown);
+// Of no workspace: the docks stay as they are, unseen.
+void submit_dock_spaces(const state::Perspective* shown);
 // It has no layout yet, of this start or an earlier one.
 bool needs_layout(const state::Perspective& perspective);
 

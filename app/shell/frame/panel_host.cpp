@@ -72,6 +72,7 @@ PanelHost::Source& PanelHost::add_source(const std::string& id, const std::strin
 
 void PanelHost::draw(const figure::GuiContext& gui) {
   follow_selection();
+  if (fills() && !workspace_.traces.tabs().empty()) return filled_ui(gui);
   layout_ui();
   for (Window& window : windows_) window.visible = false;
   if (workspace_.traces.tabs().empty()) return;
@@ -123,7 +124,7 @@ void PanelHost::layout_ui() {
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
   dock_beside_ui();
   order_tabs();
-  submit_dock_spaces(*shown_);  // also while nothing is open
+  submit_dock_spaces(shown_);  // also while nothing is open
   if (!first) return;
   laid_out_.push_back(shown_);
   // In a layout that was kept the tab in front is the one that was left there.
@@ -229,8 +230,9 @@ void PanelHost::window_ui(Window& window, const figure::GuiContext& gui) {
   window.docked = ImGui::IsWindowDocked() && !is_torn_off(window.name);
   if (window.docked) window.last_dock = dock_of(window.name);
   if (focus) scroll_to_tab(*ImGui::GetCurrentWindow());
-  if (source.view != nullptr) {
-    if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) about_ui(*source.view);
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) {
+    if (source.view != nullptr) about_ui(*source.view);
+    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) fill(source.id);
   }
   state::Sight* sight = source.lock.look_up(workspace_.traces);
   if (ImGui::BeginPopupContextItem()) {
@@ -341,6 +343,7 @@ void PanelHost::choose(Window& window, bool open) {
 void PanelHost::bring_up(Window& window) {
   choose(window, true);
   window.frames_to_focus = kFramesToFocus;
+  if (fills()) fill(sources_[window.source].id);
 }
 
 bool PanelHost::is_open(const std::string& id) const {

@@ -49,6 +49,12 @@ class PanelHost {
   // What ImGui calls its window in the workspace shown: "###kv_map@kept".
   std::string window_of(const std::string& id) const;
 
+  // One view over all of the others, with nothing beside it; the one in front where none is named. It
+  // follows what show() asks for, and the workspace.
+  void fill(const std::string& id = "");
+  void unfill() { filled_.clear(); }
+  bool fills() const { return !filled_.empty(); }
+
   // Opens what was closed last, a view in the workspace where that was, or a trace as it was shown.
   void reopen();
   bool can_reopen() const;
@@ -140,6 +146,8 @@ class PanelHost {
   void front_own_views();
   void order_tabs();
   void window_ui(Window& window, const figure::GuiContext& gui);
+  Window& window_in_front();
+  void filled_ui(const figure::GuiContext& gui);
   void point_in(const std::string& source, bool explained);
   void menu_ui(Window& window);
   void contents_ui(Window& window, state::Sight* sight, const figure::GuiContext& gui);
@@ -169,6 +177,8 @@ class PanelHost {
   bool reset_layout_ = false;
   std::optional<Layout> to_build_, chosen_layout_;
   int chosen_frames_ = 0;  // until the latter is taken
+  std::string filled_;     // id of what fills the window
+  const state::Perspective* filled_in_ = nullptr;
   std::string opened_beside_,
       beside_;  // names of windows: one that opens is to lie beside the other
 };

@@ -73,18 +73,44 @@ void NotesWindow::draw(state::Workspace& workspace, const widgets::Palette& pale
   for (std::size_t i = notes.notes.size(); i-- > 0;) note_ui(workspace, palette, notes, i);
 }
 
+void NotesWindow::go(state::Workspace& workspace, Notes& notes, const Note& note) {
+  notes.at = note.id;
+  try {
+    state::show(workspace, note.at);
+  } catch (const Error& error) {
+    messages_.say(error.what(), true);
+  }
+}
+
+bool NotesWindow::step(state::Workspace& workspace, int by) {
+  const state::TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr) return false;
+  Notes& notes = notes_of(tab->path);
+  const auto count = std::ssize(notes.notes);
+  if (count == 0) return false;
+  const auto at = std::find_if(notes.notes.begin(), notes.notes.end(),
+                               [&](const Note& note) { return note.id == notes.at; });
+  const std::ptrdiff_t next = at == notes.notes.end() ? 0 : at - notes.notes.begin() + by;
+  go(workspace, notes,
+     notes.notes[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(next, 0, count - 1))]);
+  return true;
+}
+
+std::string NotesWindow::text_here(state::Workspace& workspace) {
+  const state::TraceTab* tab = workspace.traces.ready();
+  if (tab == nullptr) return {};
+  const Notes& notes = notes_of(tab->path);
+  for (const Note& note : notes.notes)
+    if (note.id == notes.at) return note.text;
+  return {};
+}
+
 void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& palette,
                           Notes& notes, std::size_t index) {
   Note& note = notes.notes[index];
   const std::string trace = note.at.trace;
   ImGui::PushID(note.id.c_str());
-  if (ImGui::SmallButton("Go")) {
-    try {
-      state::show(workspace, note.at);
-    } catch (const Error& error) {
-      messages_.say(error.what(), true);
-    }
-  }
+  if (ImGui::SmallButton("Go")) go(workspace, notes, note);
   ImGui::SameLine();
   const float button = ImGui::CalcTextSize("Remove").x + 2 * ImGui::GetStyle().FramePadding.x;
   const float room = std::max(

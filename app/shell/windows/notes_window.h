@@ -24,6 +24,10 @@ class NotesWindow {
   void draw(state::Workspace& workspace, const widgets::Palette& palette);
   // Notes the place that is shown. Its text is what is typed next.
   void add(state::Workspace& workspace);
+  // Goes to the note so many after the one that was gone to last, oldest first; false where there is none.
+  bool step(state::Workspace& workspace, int by);
+  // What stands in the one that was gone to last.
+  std::string text_here(state::Workspace& workspace);
   // Saves what is being typed. All is on the disk when it returns.
   void finish();
   // Why notes are not on the disk, though all was tried; empty: they are.
@@ -33,9 +37,11 @@ class NotesWindow {
   struct Notes {
     std::vector<Note> notes;
     std::vector<Note> removed;  // newest last
+    std::string at;             // id of the one that was gone to last
     std::string problem;        // why the file cannot be read: it is left as it is
   };
   Notes& notes_of(const std::string& trace);
+  void go(state::Workspace& workspace, Notes& notes, const Note& note);
   void note_ui(state::Workspace& workspace, const widgets::Palette& palette, Notes& notes,
                std::size_t index);
   // Brings back what was removed last.
