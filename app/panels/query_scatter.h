@@ -81,7 +81,10 @@ inline std::string query_finding(const state::Place& place, const QueryAnswer& a
              r > kClear  ? "attend more strongly to single keys"
              : r > kNone ? "attend a little more strongly to single keys"
                          : "attend no more strongly than others",
-             r, r > kClear ? "holds" : r > kNone ? "is weak" : "does not hold");
+             r,
+             r > kClear  ? "holds"
+             : r > kNone ? "is weak"
+                         : "does not hold");
 }
 
 // The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.

@@ -300,7 +300,8 @@ class SelectedVsTruePanel final : public Panel {
       draw->AddTriangleFilled({middle - half, tip - half * 1.5F},
                               {middle + half, tip - half * 1.5F}, {middle, tip},
                               key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste
-                                  ? context.palette.hit : context.palette.miss);
+                                  ? context.palette.hit
+                                  : context.palette.miss);
     }
   }
 

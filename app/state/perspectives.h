@@ -37,11 +37,12 @@ struct Perspective {
   std::string question;  // "What is kept?"
   std::string summary;   // one sentence
   RailIcon icon = RailIcon::Grid;
-  float beside = 0.27F;           // share of the width of what lies beside
-  float beside_below = 0.36F;     // and of its height that of what lies below it
-  float below = 0.36F;            // share of the height of what lies below the large view
-  bool wide = false;  // the large view has the whole width; what lies below and beside below shares the
-                      // room under it
+  float beside = 0.27F;        // share of the width of what lies beside
+  float beside_below = 0.36F;  // and of its height that of what lies below it
+  float below = 0.36F;         // share of the height of what lies below the large view
+  bool wide =
+      false;  // the large view has the whole width; what lies below and beside below shares the
+              // room under it
   std::vector<PlacedView> views;  // the first of each spot is in front
 
   const PlacedView* find(const std::string& view) const;
