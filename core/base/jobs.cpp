@@ -3,6 +3,9 @@
 
 #include "core/base/foreign_error.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -17,6 +20,14 @@ namespace {
 
 constexpr int kNumLanes = 4;
 constexpr int kTimingLane = static_cast<int>(Lane::Timing);
+
+// The window is drawn first, then what it waits for is computed, then what takes long. On Linux a thread
+// has a niceness of its own, and those that it starts, Torch's too, inherit it. Times are taken undisturbed.
+void step_back(Lane lane) {
+  constexpr int kShort = 5, kLong = 15;
+  const int niceness = lane == Lane::Compute ? kShort : lane == Lane::Whole ? kLong : 0;
+  if (niceness > 0) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness);
+}
 
 struct Job {
   JobStatus status;
@@ -98,6 +109,7 @@ struct JobSystem::Impl {
   }
 
   void work_on(int lane) {
+    step_back(static_cast<Lane>(lane));
     std::unique_lock lock(mutex);
     while (true) {
       work_ready.wait(lock, [&] { return stopping || may_start(lane); });
