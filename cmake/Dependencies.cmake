@@ -1,6 +1,6 @@
 # Everything from outside, as targets named kvloupe::<library>, all of them SYSTEM for the compiler.
 #   from the dependency cache (cmake/deps.sh): torch imgui implot implot3d imgui_test_engine hdf5 llama
-#   from Debian: utf8proc pcre2 epoxy egl hwy md4c cairo gif, and under their own names fmt::fmt CLI11::CLI11
+#   from Debian: utf8proc pcre2 epoxy egl hwy md4c md4c_html cairo gif, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json Freetype::Freetype Fontconfig::Fontconfig OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "KVLOUPE_[A-Z0-9]+_DIR=[^\n]+" paths "${paths}")
@@ -79,6 +79,7 @@ kvloupe_debian_library(gif HEADER gif_lib.h LIBRARY gif)
 kvloupe_debian_library(hwy HEADER hwy/highway.h LIBRARY hwy)
 kvloupe_debian_library(pcre2 HEADER pcre2.h LIBRARY pcre2-8)
 kvloupe_debian_library(md4c HEADER md4c.h LIBRARY md4c)
+kvloupe_debian_library(md4c_html HEADER md4c-html.h LIBRARY md4c-html)
 kvloupe_debian_library(cairo HEADER cairo/cairo-ft.h LIBRARY cairo)
 kvloupe_debian_library(x11 HEADER X11/Xlib.h LIBRARY X11)
 

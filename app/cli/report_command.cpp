@@ -1,14 +1,14 @@
-// `kvloupe report`: one page about a method on a trace, as Markdown and pictures.
+// `kvloupe report`: one page about a method on a trace, as Markdown and pictures, or as HTML.
 #include "app/cli/commands.h"
 #include "app/cli/compare_report.h"
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/options.h"
+#include "app/cli/report_page.h"
 #include "app/figure/export.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
-#include "core/base/whole_file.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
 #include "core/replay/compare.h"
@@ -22,7 +22,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 namespace kvloupe::cli {
@@ -159,25 +158,16 @@ figure::ExportRequest picture_request(const ReportArguments& arguments, const Pi
   request.what.methods = {arguments.method};
   request.what.device = arguments.device;
   request.what.chunk_size = arguments.chunk_size;
-  request.file = (fs::path(arguments.folder) / (std::string(picture.view) + ".png")).string();
   request.force = arguments.force;
   request.memory = global.memory;
   request.bases = basis_maker();
   return request;
 }
 
-void make_folder(const std::string& folder) {
-  std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (failure || !fs::is_directory(folder))
-    throw input_error(fmt::format("the report cannot be written to {}", folder),
-                      failure ? failure.message() : "it is no folder", "name another folder by -o");
-}
-
 void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   if (arguments.folder.empty())
-    throw usage_error("-o names no folder", "the page and its pictures need one",
-                      "give a folder, such as -o report");
+    throw usage_error("-o names nothing", "the page needs a folder or a file",
+                      "give a folder, such as -o report, or a file, such as -o report.html");
   const replay::MethodName method(arguments.method);
   engine().open_device(arguments.device);
   const session::TraceSession session =
@@ -191,9 +181,8 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   if (const auto error =
           engine().why_choice_unavailable(session, choice, averages, reporting_context("cells")))
     throw Error(*error);
-  const fs::path page = fs::path(arguments.folder) / "report.md";
-  make_folder(arguments.folder);
-  check_result_file(page, {arguments.trace}, arguments.force);
+  const std::unique_ptr<ReportPage> page = open_report(arguments.folder, "KVLoupe report");
+  check_result_file(page->file(), {arguments.trace}, arguments.force);
 
   replay::LostKeysRequest request;
   request.method = choice;
@@ -205,24 +194,23 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   const replay::Comparison comparison =
       engine().compare_methods(session, {method}, averages, {}, reporting_context("cells"));
 
-  std::string text = facts(session, lost, comparison.rows.front(), arguments) + causes(lost);
-  text += keys(lost, session);
+  page->add(facts(session, lost, comparison.rows.front(), arguments) + causes(lost) +
+            keys(lost, session));
   for (const Picture& picture : kPictures) {
     if (!can_draw(picture, lost)) continue;
     figure::ExportRequest drawn = picture_request(arguments, picture, global);
     drawn.what.place = place_of(lost);
-    text += fmt::format("## {}\n\n", picture.title);
+    page->add(fmt::format("## {}\n\n", picture.title));
     try {
-      figure::export_view(drawn);
-      text += fmt::format("![{}]({}.png)\n\n", picture.title, picture.view);
+      page->add_picture(drawn, picture.title);
     } catch (const Error& error) {
       // A run may lack layers that a picture shows; the page is whole without it.
       if (error.kind() != ErrorKind::Input || !choice.recorded()) throw;
-      text += fmt::format("Not drawn: {}.\n\n", printable(error.why()));
+      page->add(fmt::format("Not drawn: {}.\n\n", printable(error.why())));
     }
   }
-  write_whole_file(page, text);
-  results::add_text(fmt::format("wrote {}\n", page.string()));
+  page->write();
+  results::add_text(fmt::format("wrote {}\n", page->file().string()));
 }
 
 }  // namespace
@@ -236,7 +224,9 @@ Command report_command(const GlobalOptions& global) {
   add_layers_option(command, arguments->layers, "layers of the numbers (default: all)");
   add_chunks_option(command, arguments->chunks, "chunks of the numbers (default: all)");
   add_chunk_size_option(command, arguments->chunk_size);
-  command.option("-o,--output", &arguments->folder, "folder for report.md and its pictures")
+  command
+      .option("-o,--output", &arguments->folder,
+              "folder for report.md and its pictures, or one file: report.html")
       .required();
   command.option("--device", &arguments->device, kDeviceHelp).show_default();
   command.option("--force", &arguments->force, "replace a trace or a model, too");

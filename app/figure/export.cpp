@@ -99,7 +99,8 @@ std::string file_of(state::Workspace& workspace, const ExportRequest& request,
   if (state::is_picture(format)) {
     const Scene scene = draw_scene(workspace, request, cancel);
     const double width = scene.width * page_of(request.what.picture, true).points;
-    return format == Format::Svg ? svg_text(scene, width) : pdf_bytes(scene, width);
+    return format == Format::Svg ? svg_text(scene, width, request.id_prefix)
+                                 : pdf_bytes(scene, width);
   }
   const state::ViewInfo& view = *state::find_view(request.what.view);
   settle(workspace, view, cancel);
@@ -140,6 +141,14 @@ Scene draw_scene(state::Workspace& workspace, const ExportRequest& request,
 
 void export_view(const ExportRequest& request) {
   export_view(request, {{request.format, request.file}});
+}
+
+std::string view_bytes(const ExportRequest& request) {
+  checked_view(request);
+  state::Workspace workspace(request.memory,
+                             state::opener_with({request.what.chunk_size, request.bases}));
+  open_and_show(workspace, request.what);
+  return file_of(workspace, request, interrupt_token());
 }
 
 void export_view(ExportRequest request, const std::vector<Output>& outputs) {

@@ -20,7 +20,9 @@ struct Scene;  // app/figure/scene.h
 struct ExportRequest {
   state::ViewState what;
   state::Format format = state::Format::Png;
-  std::string file;    // - is standard output
+  std::string file;  // - is standard output
+  // Before the names that an SVG has inside: those of several in one page must differ.
+  std::string id_prefix = {};
   bool force = false;  // replaces an HDF5, GGUF or safetensors file
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   selection::BasisMaker bases = {};
@@ -34,6 +36,8 @@ struct Output {
 // Throws Error: Usage for what the arguments alone tell (state::check, a format that the view
 // lacks), Input for a place that is not in the trace and for what could not be computed.
 void export_view(const ExportRequest& request);
+// The same in place of a file.
+std::string view_bytes(const ExportRequest& request);
 // Several files of one view at one place, in place of the request's own. Nothing is written unless all
 // may be.
 void export_view(ExportRequest request, const std::vector<Output>& outputs);

@@ -73,7 +73,8 @@ std::string attributes(const Box& box) {
 
 class Writer {
  public:
-  Writer(const Scene& scene, double width_pt) : scene_(scene) {
+  Writer(const Scene& scene, double width_pt, std::string prefix)
+      : scene_(scene), prefix_(std::move(prefix)) {
     for (const auto& font : scene.fonts) faces_.emplace_back(font);
     std::string body;
     for (const Item& item : scene.items) body += text_of(item);
@@ -94,7 +95,7 @@ class Writer {
   std::string style() const {
     std::string css = "text{white-space:pre;font-kerning:none;font-variant-ligatures:none}\n";
     for (std::size_t i = 0; i < faces_.size(); ++i)
-      css += fmt::format(".f{}{{font-family:'{}',{};font-weight:{}}}\n", i,
+      css += fmt::format(".{}f{}{{font-family:'{}',{};font-weight:{}}}\n", prefix_, i,
                          escaped(faces_[i].family()),
                          faces_[i].fixed_width() ? "monospace" : "sans-serif", faces_[i].weight());
     return "<style>\n" + css + "</style>\n";
@@ -110,7 +111,8 @@ class Writer {
 
   std::string clip_id(const Box& box) {
     const std::string shape = fmt::format("<rect{}/>", attributes(box));
-    const auto [at, is_new] = clips_.try_emplace(shape, fmt::format("c{}", clips_.size()));
+    const auto [at, is_new] =
+        clips_.try_emplace(shape, fmt::format("{}c{}", prefix_, clips_.size()));
     if (is_new) defined_ += fmt::format("<clipPath id=\"{}\">{}</clipPath>\n", at->second, shape);
     return at->second;
   }
@@ -142,7 +144,7 @@ class Writer {
     const std::string stops = fmt::format(
         "<stop offset=\"0\" stop-color=\"{}\"{}/><stop offset=\"1\" stop-color=\"{}\"{}/>",
         hex(area.color), opacity(area.color, "stop-opacity"), hex(to), opacity(to, "stop-opacity"));
-    const std::string id = fmt::format("g{}", gradients_++);
+    const std::string id = fmt::format("{}g{}", prefix_, gradients_++);
     defined_ += fmt::format("<linearGradient id=\"{}\" x2=\"{}\" y2=\"{}\">{}</linearGradient>\n",
                             id, area.right_color ? 1 : 0, area.right_color ? 0 : 1, stops);
     return fmt::format("<rect{} fill=\"url(#{})\" shape-rendering=\"crispEdges\"/>\n",
@@ -158,8 +160,8 @@ class Writer {
                           number(words.origin.y), degrees);
     const std::string length =
         words.text.size() > 1 ? fmt::format(" textLength=\"{}\"", number(words.length)) : "";
-    return fmt::format("<text class=\"f{}\" font-size=\"{}\" {}{}{}>{}</text>\n", words.font,
-                       number(faces_[words.font].em(words.height)), place, length,
+    return fmt::format("<text class=\"{}f{}\" font-size=\"{}\" {}{}{}>{}</text>\n", prefix_,
+                       words.font, number(faces_[words.font].em(words.height)), place, length,
                        fill(words.color), escaped(utf8_of(words)));
   }
 
@@ -171,6 +173,7 @@ class Writer {
   }
 
   const Scene& scene_;
+  const std::string prefix_;
   std::vector<FontFace> faces_;
   std::map<std::string, std::string> clips_;  // ids, by what they are
   int gradients_ = 0;
@@ -179,6 +182,8 @@ class Writer {
 
 }  // namespace
 
-std::string svg_text(const Scene& scene, double width_pt) { return Writer(scene, width_pt).take(); }
+std::string svg_text(const Scene& scene, double width_pt, const std::string& prefix) {
+  return Writer(scene, width_pt, prefix).take();
+}
 
 }  // namespace kvloupe::figure

@@ -298,5 +298,35 @@ TEST(Report, IsOnePageWithItsPictures) {
             1);
 }
 
+// One file, which loads nothing, and in which a trace's text is text.
+TEST(Report, IsOneHtmlFileThatStandsAlone) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "report.html").string();
+  const ProgramResult result =
+      run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file});
+  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+  EXPECT_THAT(result.standard_output, HasSubstr("report.html"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  std::ifstream stream(file);
+  const std::string page{std::istreambuf_iterator<char>(stream), {}};
+  EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
+  const auto count = [&](const std::string& part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = page.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<svg"), 4);
+  EXPECT_GE(count("<table>"), 2);
+  EXPECT_EQ(count("<script"), 0);
+  EXPECT_EQ(count("<link"), 0);
+  EXPECT_EQ(count("src=\"http"), 0);
+  // Names inside a picture are its own.
+  std::set<std::string> ids;
+  for (std::size_t at = 0; (at = page.find(" id=\"", at)) != std::string::npos; ++at) {
+    const std::string id = page.substr(at + 5, page.find('"', at + 5) - at - 5);
+    EXPECT_TRUE(ids.insert(id).second) << id;
+  }
+}
+
 }  // namespace
 }  // namespace kvloupe

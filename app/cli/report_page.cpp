@@ -1,0 +1,95 @@
+#include "app/cli/report_page.h"
+
+#include "core/base/error.h"
+#include "core/base/letters.h"
+#include "core/base/whole_file.h"
+
+#include <fmt/format.h>
+#include <md4c-html.h>
+
+#include <system_error>
+
+namespace kvloupe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder final : public ReportPage {
+ public:
+  explicit Folder(fs::path folder) : folder_(std::move(folder)) {
+    std::error_code failure;
+    fs::create_directories(folder_, failure);
+    if (failure || !fs::is_directory(folder_))
+      throw input_error(fmt::format("the report cannot be written to {}", folder_.string()),
+                        failure ? failure.message() : "it is no folder",
+                        "name another folder by -o");
+  }
+  void add(const std::string& markdown) override { text_ += markdown; }
+  void add_picture(figure::ExportRequest request, const std::string& title) override {
+    const std::string name = request.what.view + ".png";
+    request.format = state::Format::Png;
+    request.file = (folder_ / name).string();
+    figure::export_view(request);
+    text_ += fmt::format("![{}]({})\n\n", title, name);
+  }
+  void write() override { write_whole_file(file(), text_); }
+  fs::path file() const override { return folder_ / "report.md"; }
+
+ private:
+  fs::path folder_;
+  std::string text_;
+};
+
+// Plain enough for any reader, and for paper.
+constexpr const char* kStyle =
+    "body{font:16px/1.5 Inter,system-ui,sans-serif;color:#17202c;max-width:1100px;margin:2em auto;"
+    "padding:0 1em}\n"
+    "code{font-family:'JetBrains Mono',monospace;font-size:.9em;background:#f1f4f8;padding:.1em "
+    ".3em}\n"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
+    "th,td{padding:.25em .8em;border-bottom:1px solid #d3dae3;text-align:left}\n"
+    "th{border-top:2px solid #17202c;border-bottom:1px solid #17202c}\n"
+    "svg{width:100%;height:auto;border:1px solid #e4e8ee}\n";
+
+class Html final : public ReportPage {
+ public:
+  Html(fs::path file, std::string title) : file_(std::move(file)), title_(std::move(title)) {}
+
+  void add(const std::string& markdown) override {
+    const auto take = [](const MD_CHAR* text, MD_SIZE size, void* to) {
+      static_cast<std::string*>(to)->append(text, size);
+    };
+    // What a trace holds is text here, never HTML.
+    constexpr unsigned kFlags = MD_FLAG_TABLES | MD_FLAG_NOHTML;
+    if (md_html(markdown.data(), static_cast<MD_SIZE>(markdown.size()), take, &body_, kFlags, 0) !=
+        0)
+      throw Error(ErrorKind::Internal, "the report could not be made", "its Markdown was not read",
+                  "please report this");
+  }
+  void add_picture(figure::ExportRequest request, const std::string& /*title*/) override {
+    request.format = state::Format::Svg;
+    request.id_prefix = request.what.view + "-";
+    body_ += figure::view_bytes(request) + "\n";
+  }
+  void write() override {
+    write_whole_file(file_, fmt::format("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta "
+                                        "charset=\"utf-8\">\n<title>{}</title>\n<style>\n{}</style>"
+                                        "\n</head>\n<body>\n{}</body>\n</html>\n",
+                                        title_, kStyle, body_));
+  }
+  fs::path file() const override { return file_; }
+
+ private:
+  fs::path file_;
+  std::string title_, body_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReportPage> open_report(const std::string& output, const std::string& title) {
+  const std::string ending = lower_case(fs::path(output).extension().string());
+  if (ending == ".html" || ending == ".htm") return std::make_unique<Html>(output, title);
+  return std::make_unique<Folder>(output);
+}
+
+}  // namespace kvloupe::cli

@@ -1,0 +1,26 @@
+// Where a report is written: a folder with report.md and its pictures, or one HTML file that stands alone.
+#pragma once
+
+#include "app/figure/export.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace kvloupe::cli {
+
+class ReportPage {
+ public:
+  virtual ~ReportPage() = default;
+  virtual void add(const std::string& markdown) = 0;
+  // Draws the view; the request's file and format are the page's own. Throws as figure::export_view.
+  virtual void add_picture(figure::ExportRequest request, const std::string& title) = 0;
+  virtual void write() = 0;
+  // That is written at last.
+  virtual std::filesystem::path file() const = 0;
+};
+
+// "report.html" is a file, all else a folder, which is made. Throws Error{Input} where that cannot be.
+std::unique_ptr<ReportPage> open_report(const std::string& output, const std::string& title);
+
+}  // namespace kvloupe::cli
