@@ -45,7 +45,7 @@ constexpr const char* kStyle =
     "body{font:16px/1.5 Inter,system-ui,sans-serif;color:#17202c;max-width:1100px;margin:2em auto;"
     "padding:0 1em}\n"
     "code{font-family:'JetBrains Mono',monospace;font-size:.9em;background:#f1f4f8;padding:.1em "
-    ".3em}\n"
+    ".3em;overflow-wrap:anywhere}\n"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
     "th,td{padding:.25em .8em;border-bottom:1px solid #d3dae3;text-align:left}\n"
     "th{border-top:2px solid #17202c;border-bottom:1px solid #17202c}\n"

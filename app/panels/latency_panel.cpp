@@ -41,25 +41,27 @@ class LatencyPanel final : public Panel {
     }
     const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
     const bool beside = timed.size() == 2 && room > widgets::em(50);
-    const ImVec2 half{beside ? (room - gap) / 2 : 0, 0};
     const bool begun = std::any_of(timed.begin(), timed.end(),
                                    [](const Timed& of) { return !is_idle(of.latency); });
+    // What was timed has the height, but for what attention reads.
+    const bool fills = begun && (beside || timed.size() == 1);
+    const float reads = ImGui::GetContentRegionAvail().y > widgets::em(22) ? widgets::em(8) : 0;
+    const ImVec2 half{beside ? (room - gap) / 2 : 0,
+                      fills && reads > 0 ? ImGui::GetContentRegionAvail().y - reads : 0};
     for (const Timed& of : timed) {
       if (beside && &of != &timed.front()) ImGui::SameLine(0, gap);
       ImGui::PushID(static_cast<int>(of.slot));
-      ImGui::BeginChild("timed", half,
-                        begun && (beside || timed.size() == 1) ? ImGuiChildFlags_None
-                                                               : ImGuiChildFlags_AutoResizeY);
+      ImGui::BeginChild("timed", half, fills ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY);
       controls_ui(context, of);
       if (!is_idle(of.latency)) body_ui(context, of, longest_of(timed));
       ImGui::EndChild();
       ImGui::PopID();
     }
-    if (begun) return;
-    widgets::text_wrapped(context.palette.muted,
-                          "Run times a method and dense attention in turns on this cell. Any input "
-                          "pauses it.");
-    reads_ui(context, timed);
+    if (!begun)
+      widgets::text_wrapped(context.palette.muted,
+                            "Run times a method and dense attention in turns on this cell. Any "
+                            "input pauses it.");
+    if (!fills || reads > 0) reads_ui(context, timed);
   }
 
  private:

@@ -215,7 +215,7 @@ class MethodComparePanel final : public Panel {
                               const std::optional<trace::TokenSpan>& watched) {
     if (column.number == nullptr || column.number->number != replay::Number::SpanKept || !watched)
       return column.title;
-    return widgets::elided(state::readable_name(watched->name), widgets::em(5)) + " kept";
+    return widgets::elided(state::readable_name(watched->name), widgets::em(8)) + " kept";
   }
 
   static void header_ui(DrawContext& context, const CompareOrder& order,

@@ -267,6 +267,7 @@ class SelectedVsTruePanel final : public Panel {
     ImPlot::PushPlotClipRect();
     draw_bars(context, ranked, ends.bottom, state::watched_span(ranked.place));
     cut_ui(context, ranked.answer.kept());
+    beyond_ui(context, ranked);
     ImPlot::PopPlotClipRect();
     if (ImPlot::IsPlotHovered() && !context.figure) {
       point_at(context, ranked);
@@ -303,6 +304,29 @@ class SelectedVsTruePanel final : public Panel {
                                   ? context.palette.hit
                                   : context.palette.miss);
     }
+  }
+
+  // What is watched and has its rank further right than the plot goes.
+  static void beyond_ui(DrawContext& context, const Ranked& ranked) {
+    const Span span = state::watched_span(ranked.place);
+    if (!span) return;
+    const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
+    int beyond = 0, lost = 0;
+    for (auto i = static_cast<std::size_t>(std::max(0.0, ImPlot::GetPlotLimits().X.Max));
+         i < keys.size(); ++i) {
+      if (keys[i].position < span->begin || keys[i].position >= span->end) continue;
+      ++beyond;
+      lost += keys[i].verdict == KeyVerdict::Miss || keys[i].verdict == KeyVerdict::Neither ? 1 : 0;
+    }
+    if (beyond == 0) return;
+    const std::string text = fmt::format("{} of {} further right, {} not kept", beyond,
+                                         state::readable_name(span->name), lost);
+    const ImVec2 at = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
+    if (width > size.x) return;
+    ImPlot::GetPlotDrawList()->AddText({at.x + size.x - width, at.y + widgets::em(1.4F)},
+                                       lost > 0 ? context.palette.miss : context.palette.muted,
+                                       text.c_str());
   }
 
   // As many true keys as the method kept: left of the line they should all be hits.

@@ -95,6 +95,7 @@ class Explorer {
   void present(bool on);
   void step_presented(int by);  // to the next page of the tour, note or chunk
   void presenter_ui();
+  void save_notes_as_tour();
   void set_theme(widgets::ThemeChoice theme);
   widgets::ThemeKind theme() const;
   void follow_desktop();

@@ -1,7 +1,11 @@
 // The presenter: one view alone and larger, without bars, for an audience.
 #include "app/shell/explorer.h"
 
+#include "app/state/tour_text.h"
 #include "app/widgets/figure.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/whole_file.h"
 
 #include <imgui_internal.h>
 
@@ -16,6 +20,32 @@ void Explorer::present(bool on) {
 void Explorer::step_presented(int by) {
   if (tour_.is_open()) return tour_.step(by);
   if (!notes_.step(workspace_, by)) workspace_.cursor.step_chunk(by);
+}
+
+void Explorer::save_notes_as_tour() {
+  state::Tour tour;
+  tour.trace = workspace_.traces.ready()->path;
+  tour.title = tour.trace.stem().string();
+  for (const Note& note : notes_.notes(workspace_)) {
+    state::TourPage page = state::page_of_note(note.text, note.at, tour.pages.size() + 1);
+    page.at.trace = tour.trace.string();
+    tour.pages.push_back(std::move(page));
+  }
+  std::filesystem::path file = tour.trace;
+  file.replace_extension(".md");
+  files_.open(FileDialog::Purpose::SaveFile, "Save the notes as a tour", file,
+              [this, tour](const std::string& chosen) mutable {
+                std::error_code ignored;
+                if (std::filesystem::exists(chosen, ignored))
+                  return messages_.say(printable(chosen) + " exists: choose another name.", true);
+                tour.file = std::filesystem::absolute(chosen);
+                try {
+                  write_whole_file(chosen, state::text_of(tour));
+                  messages_.say("Written: " + printable(chosen), false);
+                } catch (const Error& error) {
+                  messages_.say(error.what(), true);
+                }
+              });
 }
 
 // A disc around the mouse, which an audience finds at once.

@@ -1,5 +1,6 @@
 // Notes and undo, by mouse and keyboard.
 #include "app/shell/saved/notes_file.h"
+#include "app/state/tour.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
@@ -80,6 +81,50 @@ TEST_F(WindowNotes, UndoTakesTheLastThingBackFirst) {
   EXPECT_EQ(place().chunk, 2);
   press(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z);
   EXPECT_EQ(place().layer, 1);
+}
+
+TEST_F(WindowNotes, BecomeATour) {
+  path_ = test::write_gui_trace("toured.h5");  // notes are remembered by file
+  std::filesystem::remove(path_ + ".session.json");
+  open_alone(path_);
+  workspace().cursor.set_perspective("where");
+  settle();
+  const std::string file = std::filesystem::absolute("notes_tour.md").string();
+  std::filesystem::remove(file);
+  for (const int chunk : {2, 6}) {
+    workspace().cursor.set_chunk(chunk);
+    drive("note", [chunk](ImGuiTestContext* ctx) {
+      ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
+      ctx->Yield(4);
+      ctx->KeyChars(chunk == 2 ? "First" : "Second");
+      ctx->KeyPress(ImGuiKey_Escape);
+      ctx->Yield(2);
+    });
+  }
+  drive("save", [&](ImGuiTestContext* ctx) {
+    ctx->ItemClick(in(kNotesWindow, "/Save as a tour\u2026").c_str());
+    ctx->Yield(4);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemInput("##name");
+    ctx->KeyCharsReplace(file.c_str());
+    ctx->ItemClick("Save");
+    ctx->Yield(4);
+  });
+  settle();
+  const state::Tour tour = state::load_tour(file);
+  ASSERT_THAT(tour.pages, SizeIs(2));
+  EXPECT_EQ(tour.pages[0].title, "First");
+  EXPECT_EQ(tour.pages[1].at.place.chunk, 6);
+  EXPECT_EQ(tour.trace, std::filesystem::absolute(path_));
+  // It leads through the window.
+  explorer().tour().open(file);
+  frames(6);
+  settle();
+  EXPECT_EQ(place().chunk, 2);
+  explorer().tour().step(1);
+  frames(6);
+  EXPECT_EQ(place().chunk, 6);
+  explorer().tour().close();
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // What a tour's file says, and what of it is refused, with its line.
 #include "app/state/tour.h"
+#include "app/state/tour_text.h"
+#include "app/state/view_fields.h"
 
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
@@ -12,6 +14,7 @@ namespace {
 
 using state::Tour;
 using state::TourGoal;
+using state::TourPage;
 
 constexpr const char* kFront = "---\ntitle: Digits\ntrace: ../t/a.h5\n---\n";
 
@@ -122,6 +125,53 @@ TEST_F(TourGoals, KeptIsWhatTheMethodShownKeepsOfTheWatchedKeys) {
   workspace.cursor.set_keys(300, 304);
   EXPECT_TRUE(reached("chunk=6;kept=none"));
   EXPECT_FALSE(reached("chunk=6;kept=some"));
+}
+
+// Written and read again.
+TEST(TourText, IsReadAgainAsTheSame) {
+  Tour tour;
+  tour.file = "/x/tours/made.md";
+  tour.title = "Digits";
+  tour.trace = "/x/t/a.h5";
+  TourPage first =
+      state::page_of_note("Lost here\nBecause of # the\n# head\n```\n# code\n```\nend", {}, 1);
+  first.at.trace = "/x/t/a.h5";
+  first.at.perspective = "kept";
+  first.at.view = "kv_map";
+  first.at.place = state::parse_goto("layer=3,q_head=1,chunk=2,span=needle");
+  first.at.methods = {"quoka:budget_tokens=8", "aqua:basis=/a b;c%.h5"};
+  first.at.options = {{"kv_map.show", "both"}};
+  first.at.numbers = state::parse_number_scope("question");
+  first.to_see = "What is\ngone.";
+  tour.pages.push_back(first);
+  TourPage second = state::page_of_note("", {}, 2);
+  second.at.trace = "/y/b.h5";
+  tour.pages.push_back(second);
+  const std::string text = state::text_of(tour);
+  EXPECT_THAT(text, HasSubstr("trace: ../t/a.h5"));
+  const Tour again = state::parse_tour(text, tour.file);
+  EXPECT_EQ(again.title, "Digits");
+  EXPECT_EQ(again.trace, tour.trace);
+  ASSERT_THAT(again.pages, SizeIs(2));
+  EXPECT_EQ(again.pages[0].title, "Lost here");
+  EXPECT_TRUE(again.pages[0].at == first.at);
+  EXPECT_EQ(again.pages[0].body, "Because of # the\n\\# head\n```\n# code\n```\nend");
+  EXPECT_EQ(again.pages[0].to_see, "What is gone.");
+  EXPECT_EQ(again.pages[1].title, "Page 2");
+  EXPECT_EQ(again.pages[1].at.trace, "/y/b.h5");
+}
+
+TEST(TourText, ACodeBlockWithoutAnEndSwallowsNoPage) {
+  Tour tour;
+  tour.file = "/x/made.md";
+  tour.title = "t";
+  tour.trace = "/x/a.h5";
+  for (const char* note : {"One\n```\nopen", "Two\n```tour\nview: nothing\n```\n```"}) {
+    TourPage page = state::page_of_note(note, {}, 1);
+    page.at.trace = "/x/a.h5";
+    tour.pages.push_back(page);
+  }
+  EXPECT_THAT(state::parse_tour(state::text_of(tour), tour.file).pages, SizeIs(2));
 }
 
 }  // namespace

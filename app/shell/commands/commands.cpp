@@ -96,6 +96,8 @@ void Explorer::add_edit_commands() {
         panels_.open_here(state::kNotesWindow);
         notes_.add(workspace_);
       });
+  Adder(commands_, "Edit", [this] { return !notes_.notes(workspace_).empty(); })(
+      "notes.tour", "Save the notes as a tour\u2026", {}, [this] { save_notes_as_tour(); });
   Adder(commands_, "Edit", [this, typing] { return cursor_menu_.can_copy() && !typing(); })(
       "copy", "Copy what is under the mouse", {ImGuiMod_Ctrl | ImGuiKey_C},
       [this] { cursor_menu_.copy(); });

@@ -1,4 +1,5 @@
 // One panel over all of the others: a double click on its tab, and the presenter.
+#include "app/panels/view_frame.h"
 #include "app/shell/frame/panel_host.h"
 #include "app/widgets/figure.h"
 
@@ -44,6 +45,13 @@ void PanelHost::filled_ui(const figure::GuiContext& gui) {
       widgets::text_colored(gui.palette().text, source.title);
     }
     const float close = ImGui::GetFrameHeight();
+    // The bar above may not be there.
+    if (source.view != nullptr && workspace_.has_trace()) {
+      ImGui::SameLine(0, widgets::em(1));
+      const float room = ImGui::GetContentRegionAvail().x - close - widgets::em(1);
+      widgets::text_colored(gui.palette().muted,
+                            widgets::elided(panels::place_caption(workspace_.place()), room));
+    }
     ImGui::SameLine(ImGui::GetContentRegionMax().x - close);
     const bool back = ImGui::Button("\u00D7##fill", {close, 0});
     if (ImGui::IsItemHovered()) widgets::tooltip("Back to the others (Escape)");

@@ -67,6 +67,13 @@ void NotesWindow::draw(state::Workspace& workspace, const widgets::Palette& pale
     ImGui::SameLine();
     if (ImGui::Button("Bring back")) bring_back(tab->path, notes);
   }
+  if (!notes.notes.empty()) {
+    ImGui::SameLine();
+    if (ImGui::Button("Save as a tour\u2026")) workspace.wanted_command = "notes.tour";
+    if (ImGui::IsItemHovered())
+      widgets::tooltip(
+          "A Markdown file with a page for each note, which leads through the window.");
+  }
   if (notes.notes.empty())
     widgets::text_wrapped(palette.muted,
                           "Nothing is noted yet. Notes lie beside the trace, so they go with it.");
@@ -80,6 +87,11 @@ void NotesWindow::go(state::Workspace& workspace, Notes& notes, const Note& note
   } catch (const Error& error) {
     messages_.say(error.what(), true);
   }
+}
+
+std::vector<Note> NotesWindow::notes(state::Workspace& workspace) {
+  const state::TraceTab* tab = workspace.traces.ready();
+  return tab != nullptr ? notes_of(tab->path).notes : std::vector<Note>();
 }
 
 bool NotesWindow::step(state::Workspace& workspace, int by) {

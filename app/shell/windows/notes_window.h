@@ -24,6 +24,8 @@ class NotesWindow {
   void draw(state::Workspace& workspace, const widgets::Palette& palette);
   // Notes the place that is shown. Its text is what is typed next.
   void add(state::Workspace& workspace);
+  // Of the trace that is shown, oldest first.
+  std::vector<Note> notes(state::Workspace& workspace);
   // Goes to the note so many after the one that was gone to last, oldest first; false where there is none.
   bool step(state::Workspace& workspace, int by);
   // What stands in the one that was gone to last.
