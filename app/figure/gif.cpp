@@ -110,7 +110,7 @@ std::string GifWriter::take() {
     check(EGifPutLine(file, frame.pixels.data(), static_cast<int>(frame.pixels.size())),
           file->Error);
   }
-  closes.release();
+  static_cast<void>(closes.release());  // closed here, where it can say why it failed
   check(EGifCloseFile(file, &error), error);
   frames_.clear();
   return bytes;

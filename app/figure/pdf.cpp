@@ -99,7 +99,7 @@ class Writer {
     auto held = std::make_unique<FontFace>(faces_.back());
     check(cairo_font_face_set_user_data(cairo_faces_.back().get(), &key, held.get(),
                                         [](void* gone) { delete static_cast<FontFace*>(gone); }));
-    held.release();
+    static_cast<void>(held.release());  // Cairo's now
   }
 
   void color(ImU32 of) {

@@ -73,8 +73,7 @@ std::string attributes(const Box& box) {
 
 class Writer {
  public:
-  Writer(const Scene& scene, double width_pt, std::string prefix)
-      : scene_(scene), prefix_(std::move(prefix)) {
+  Writer(const Scene& scene, double width_pt, std::string prefix) : prefix_(std::move(prefix)) {
     for (const auto& font : scene.fonts) faces_.emplace_back(font);
     std::string body;
     for (const Item& item : scene.items) body += text_of(item);
@@ -103,7 +102,7 @@ class Writer {
 
   std::string text_of(const Item& item) {
     const std::string text =
-        std::visit([this](const auto& shape) { return shape_text(shape); }, item.shape);
+        std::visit([this](const auto& shape) { return this->shape_text(shape); }, item.shape);
     if (!item.clip) return text;
     return fmt::format("<g clip-path=\"url(#{})\">{}</g>\n", clip_id(*item.clip),
                        text.substr(0, text.size() - 1));
@@ -172,7 +171,6 @@ class Writer {
         attributes(picture.box), base64(png_bytes(picture.image)));
   }
 
-  const Scene& scene_;
   const std::string prefix_;
   std::vector<FontFace> faces_;
   std::map<std::string, std::string> clips_;  // ids, by what they are

@@ -79,7 +79,7 @@ TEST(UsageErrors, ExitWithTwo) {
 
 TEST(InputErrors, ExitWithOne) {
   std::ofstream("not_a_trace.h5") << "plain text";
-  std::ofstream("empty.h5");
+  std::ofstream("empty.h5") << "";
   const std::vector<std::vector<std::string>> wrong = {
       {"info", "no_such_file.h5"},
       {"info", "not_a_trace.h5"},

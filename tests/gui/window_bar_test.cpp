@@ -13,7 +13,6 @@
 namespace kvloupe {
 namespace {
 
-using state::NumberScope;
 using state::Slot;
 using test::WindowTest;
 using Kind = state::NumberScope::Kind;
