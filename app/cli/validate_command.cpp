@@ -22,7 +22,7 @@ namespace {
 void validate_tour(const std::string& path) {
   const state::Tour tour = state::load_tour(path);
   for (const state::TourPage& page : tour.pages) {
-    trace::TraceReader{page.at.trace};
+    const trace::TraceReader opens(page.at.trace);
     if (const std::string problem = widgets::problem_in_markdown(page.body); !problem.empty())
       throw input_error(
           fmt::format("the page '{}' of {} is not sound", printable(page.title), printable(path)),

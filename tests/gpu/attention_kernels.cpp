@@ -11,11 +11,11 @@
 namespace kvloupe::gpu {
 namespace {
 
-using cuda::KeyView;
-using cuda::NumberType;
+using cuda::KeyView;     // NOLINT(misc-unused-using-decls)
+using cuda::NumberType;  // NOLINT(misc-unused-using-decls)
 using cuda::testing::Case;
 using cuda::testing::Kind;
-using cuda::testing::product;
+using cuda::testing::product;  // NOLINT(misc-unused-using-decls)
 using Placed = cuda::testing::PlacedCase<DeviceNumbers>;
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

@@ -16,7 +16,7 @@ namespace kvloupe::gpu {
 namespace {
 
 using namespace kvloupe::cuda;
-using testing::name_of;
+using testing::name_of;  // NOLINT(misc-unused-using-decls)
 using ScoreCase = testing::PlacedScores<DeviceNumbers>;
 using PageCase = testing::PlacedPages<DeviceNumbers>;
 using ProductCase = testing::PlacedProducts<DeviceNumbers>;

@@ -16,7 +16,7 @@
 namespace kvloupe::selection {
 namespace {
 
-constexpr ModelShape kShape{30, 9, 3, 64};
+const ModelShape kShape{30, 9, 3, 64};
 
 std::string canonical(const std::string& text) {
   return MethodSpec::parse(text).resolved(kShape).canonical();

@@ -19,7 +19,6 @@
 namespace kvloupe {
 namespace {
 
-using analysis::KeptBy;
 using analysis::KeyState;
 using state::Show;
 using state::Slot;
