@@ -95,7 +95,8 @@ KeyCopies::Copy& KeyCopies::copy_of(int layer, const KeyCopyForm& form) {
     if (copy.form.width == form.width && copy.form.by_lane == form.by_lane &&
         copy.form.of_values == form.of_values && same_directions(copy.form.basis))
       return copy;
-  return copies_.emplace_back(form);
+  copies_.emplace_back().form = form;
+  return copies_.back();
 }
 
 attention::LaneKeys KeyCopies::get(const Cell& cell, const KeyCopyForm& form) {
