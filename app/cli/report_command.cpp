@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 using replay::Number;
 
 struct ReportArguments {
-  std::string trace, method, folder, device = device::kDefault;
+  std::string trace, method, output, device = device::kDefault;
   Indices layers, chunks;
   std::optional<int> chunk_size;
   bool force = false;
@@ -75,18 +75,24 @@ std::string source_of(const replay::MethodChoice& method) {
       method.run);
 }
 
+// What comes from a file begins nothing in the page.
+std::string as_text(const std::string& text) { return table::in_markdown(printable(text)); }
+std::string as_code(const std::string& text) {
+  return text.find('`') == std::string::npos ? "`" + printable(text) + "`" : as_text(text);
+}
+
 std::string facts(const session::TraceSession& session, const replay::LostKeys& lost,
                   const replay::CompareRow& row, const ReportArguments& arguments) {
   const trace::TraceInfo& info = session.info();
   const replay::MethodChoice& method = lost.method;
   std::string text = fmt::format(
-      "# {} on {}\n\n`{}`\n\n", method.known() ? title_of(*method.spec) : printable(method.text),
-      printable(fs::path(info.path).filename().string()), printable(method.text));
+      "# {} on {}\n\n{}\n\n", method.known() ? title_of(*method.spec) : as_text(method.text),
+      as_text(fs::path(info.path).filename().string()), as_code(method.text));
   text +=
       fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}. {}{}\n\n",
-                  printable(info.model.name), info.num_tokens, info.chunks.size(),
-                  info.layers.size(), info.model.num_layers,
-                  info.complete ? "complete" : "incomplete", source_of(method), extent(arguments));
+                  as_text(info.model.name), info.num_tokens, info.chunks.size(), info.layers.size(),
+                  info.model.num_layers, info.complete ? "complete" : "incomplete",
+                  source_of(method), extent(arguments));
   // A cell is a row of heads in a chunk of a layer; those that keep everything enter no mean.
   const std::int64_t num_rows = session.shape().num_q_heads / lost.layout.q_heads_per_row;
   table::Table means{{}, {{}}};
@@ -165,7 +171,7 @@ figure::ExportRequest picture_request(const ReportArguments& arguments, const Pi
 }
 
 void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
-  if (arguments.folder.empty())
+  if (arguments.output.empty())
     throw usage_error("-o names nothing", "the page needs a folder or a file",
                       "give a folder, such as -o report, or a file, such as -o report.html");
   const replay::MethodName method(arguments.method);
@@ -181,7 +187,7 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   if (const auto error =
           engine().why_choice_unavailable(session, choice, averages, reporting_context("cells")))
     throw Error(*error);
-  const std::unique_ptr<ReportPage> page = open_report(arguments.folder, "KVLoupe report");
+  const std::unique_ptr<ReportPage> page = open_report(arguments.output);
   check_result_file(page->file(), {arguments.trace}, arguments.force);
 
   replay::LostKeysRequest request;
@@ -206,7 +212,7 @@ void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
     } catch (const Error& error) {
       // A run may lack layers that a picture shows; the page is whole without it.
       if (error.kind() != ErrorKind::Input || !choice.recorded()) throw;
-      page->add(fmt::format("Not drawn: {}.\n\n", printable(error.why())));
+      page->add(fmt::format("Not drawn: {}.\n\n", as_text(error.why())));
     }
   }
   page->write();
@@ -225,7 +231,7 @@ Command report_command(const GlobalOptions& global) {
   add_chunks_option(command, arguments->chunks, "chunks of the numbers (default: all)");
   add_chunk_size_option(command, arguments->chunk_size);
   command
-      .option("-o,--output", &arguments->folder,
+      .option("-o,--output", &arguments->output,
               "folder for report.md and its pictures, or one file: report.html")
       .required();
   command.option("--device", &arguments->device, kDeviceHelp).show_default();

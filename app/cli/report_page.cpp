@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <md4c-html.h>
 
+#include <string_view>
 #include <system_error>
 
 namespace kvloupe::cli {
@@ -53,9 +54,14 @@ constexpr const char* kStyle =
 
 class Html final : public ReportPage {
  public:
-  Html(fs::path file, std::string title) : file_(std::move(file)), title_(std::move(title)) {}
+  explicit Html(fs::path file) : file_(std::move(file)) {}
 
-  void add(const std::string& markdown) override {
+  void add(const std::string& part) override {
+    // How tables keep GitHub from reading a formula; here a dollar sign is one.
+    constexpr std::string_view kDollar = "<span>$</span>";
+    std::string markdown = part;
+    for (std::size_t at = 0; (at = markdown.find(kDollar, at)) != std::string::npos; ++at)
+      markdown.replace(at, kDollar.size(), "$");
     const auto take = [](const MD_CHAR* text, MD_SIZE size, void* to) {
       static_cast<std::string*>(to)->append(text, size);
     };
@@ -72,23 +78,24 @@ class Html final : public ReportPage {
     body_ += figure::view_bytes(request) + "\n";
   }
   void write() override {
-    write_whole_file(file_, fmt::format("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta "
-                                        "charset=\"utf-8\">\n<title>{}</title>\n<style>\n{}</style>"
-                                        "\n</head>\n<body>\n{}</body>\n</html>\n",
-                                        title_, kStyle, body_));
+    write_whole_file(
+        file_, fmt::format("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta "
+                           "charset=\"utf-8\">\n<title>KVLoupe report</title>\n<style>\n{}</style>"
+                           "\n</head>\n<body>\n{}</body>\n</html>\n",
+                           kStyle, body_));
   }
   fs::path file() const override { return file_; }
 
  private:
   fs::path file_;
-  std::string title_, body_;
+  std::string body_;
 };
 
 }  // namespace
 
-std::unique_ptr<ReportPage> open_report(const std::string& output, const std::string& title) {
+std::unique_ptr<ReportPage> open_report(const std::string& output) {
   const std::string ending = lower_case(fs::path(output).extension().string());
-  if (ending == ".html" || ending == ".htm") return std::make_unique<Html>(output, title);
+  if (ending == ".html" || ending == ".htm") return std::make_unique<Html>(output);
   return std::make_unique<Folder>(output);
 }
 

@@ -16,11 +16,11 @@ class ReportPage {
   // Draws the view; the request's file and format are the page's own. Throws as figure::export_view.
   virtual void add_picture(figure::ExportRequest request, const std::string& title) = 0;
   virtual void write() = 0;
-  // That is written at last.
+  // What write() writes.
   virtual std::filesystem::path file() const = 0;
 };
 
 // "report.html" is a file, all else a folder, which is made. Throws Error{Input} where that cannot be.
-std::unique_ptr<ReportPage> open_report(const std::string& output, const std::string& title);
+std::unique_ptr<ReportPage> open_report(const std::string& output);
 
 }  // namespace kvloupe::cli

@@ -11,6 +11,7 @@
 #include "app/widgets/fonts.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
+#include "core/base/printable.h"
 #include "core/base/whole_file.h"
 
 #include <fmt/format.h>
@@ -29,7 +30,12 @@ void check_panels(const ExportRequest& request) {
   if (!state::is_picture(request.format) || request.format == Format::Gif)
     throw usage_error(fmt::format("--panel does not go with --{}", state::name_of(request.format)),
                       "several panels make one picture", "use --png, --svg or --pdf");
-  for (const state::ViewState& panel : state::panels_of(request.what)) state::check(panel);
+  for (const state::ViewState& panel : state::panels_of(request.what)) {
+    state::check(panel);
+    if (!(panel.picture == request.what.picture))
+      throw usage_error("a panel has no theme, size or scale of its own", "the figure has them",
+                        "give --theme, --size or --scale beside --panel");
+  }
 }
 
 const state::ViewInfo& checked_view(const ExportRequest& request) {
@@ -57,7 +63,8 @@ void open(state::Workspace& workspace, const std::string& trace, const std::stri
 }
 
 void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
-  if (!what.other_trace.empty()) open(workspace, what.other_trace, "--other-trace ");
+  for (const state::ViewState& panel : state::panels_of(what))
+    if (!panel.other_trace.empty()) open(workspace, panel.other_trace, "--other-trace ");
   open(workspace, what.trace, "");
   state::show(workspace, what);
 }
@@ -83,11 +90,14 @@ std::string gif_of_chunks(state::Workspace& workspace, const ExportRequest& requ
                           const CancelToken& cancel) {
   constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
   GifWriter gif;
+  const int here = workspace.place().chunk;
   const auto count = static_cast<int>(workspace.place().info().chunks.size());
   for (int chunk = 0; chunk < count; ++chunk) {
     workspace.cursor.set_chunk(chunk);
     gif.add(draw_view(workspace, request, cancel), chunk + 1 < count ? kFrame : kLastFrame);
   }
+  // Another file of the same call is of the place that was asked for.
+  workspace.cursor.set_chunk(here);
   return gif.take();
 }
 
@@ -135,7 +145,7 @@ Scene draw_scene(state::Workspace& workspace, const ExportRequest& request,
                  const CancelToken& cancel) {
   Scene scene = drawn(workspace, request, page_of(request.what.picture, true), cancel, page_scene);
   scene.title = state::find_view(request.what.view)->title;
-  scene.made_by = state::shell_line(state::export_arguments(request.what));
+  scene.made_by = printable(state::shell_line(state::export_arguments(request.what)));
   return scene;
 }
 

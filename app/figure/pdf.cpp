@@ -158,17 +158,15 @@ class Writer {
     cairo_set_font_matrix(cairo_, &matrix);
     std::vector<cairo_glyph_t> glyphs;
     std::vector<cairo_text_cluster_t> clusters;
+    std::string text;
     for (std::size_t i = 0; i < words.text.size(); ++i) {
       glyphs.push_back({FT_Get_Char_Index(face.ft(), words.text[i]),
                         words.origin.x + words.along.x * words.at[i],
                         words.origin.y + words.along.y * words.at[i]});
-      const int bytes = words.text[i] < 0x80      ? 1
-                        : words.text[i] < 0x800   ? 2
-                        : words.text[i] < 0x10000 ? 3
-                                                  : 4;
-      clusters.push_back({bytes, 1});
+      const std::string letter = utf8_of({&words.text[i], 1});
+      text += letter;
+      clusters.push_back({static_cast<int>(letter.size()), 1});
     }
-    const std::string text = utf8_of(words);
     cairo_show_text_glyphs(cairo_, text.c_str(), static_cast<int>(text.size()), glyphs.data(),
                            static_cast<int>(glyphs.size()), clusters.data(),
                            static_cast<int>(clusters.size()), cairo_text_cluster_flags_t{});

@@ -381,9 +381,9 @@ class SceneMaker {
 
 }  // namespace
 
-std::string utf8_of(const Words& words) {
+std::string utf8_of(std::u32string_view text) {
   std::string bytes;
-  for (const char32_t c : words.text) {
+  for (const char32_t c : text) {
     std::array<utf8proc_uint8_t, 4> one{};
     const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), one.data());
     bytes.append(one.begin(), one.begin() + length);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -52,7 +53,7 @@ struct Words {
   float length = 0;       // to where the next one would begin
   ImU32 color = 0;
 };
-std::string utf8_of(const Words& words);
+std::string utf8_of(std::u32string_view text);
 
 struct Picture {
   Box box;

@@ -161,7 +161,7 @@ class Writer {
         words.text.size() > 1 ? fmt::format(" textLength=\"{}\"", number(words.length)) : "";
     return fmt::format("<text class=\"{}f{}\" font-size=\"{}\" {}{}{}>{}</text>\n", prefix_,
                        words.font, number(faces_[words.font].em(words.height)), place, length,
-                       fill(words.color), escaped(utf8_of(words)));
+                       fill(words.color), escaped(utf8_of(words.text)));
   }
 
   static std::string shape_text(const Picture& picture) {

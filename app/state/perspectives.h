@@ -40,9 +40,8 @@ struct Perspective {
   float beside = 0.27F;        // share of the width of what lies beside
   float beside_below = 0.36F;  // and of its height that of what lies below it
   float below = 0.36F;         // share of the height of what lies below the large view
-  bool wide =
-      false;  // the large view has the whole width; what lies below and beside below shares the
-              // room under it
+  // The large view has the whole width; what lies below and beside below shares the room under it.
+  bool wide = false;
   std::vector<PlacedView> views;  // the first of each spot is in front
 
   const PlacedView* find(const std::string& view) const;

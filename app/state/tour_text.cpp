@@ -14,24 +14,28 @@ namespace {
 
 constexpr std::string_view kFence = "```";
 
-// What the file would read as the begin of a page or of a block is escaped, and so are code blocks
-// where the last one has no end.
+// A line that the file would read as the begin of a page is escaped. So are all code blocks where one of
+// them would be read as the page's own, or has no end.
 std::string body_of(const std::string& body) {
   std::vector<std::string> lines;
   std::istringstream stream(body);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  const auto fences = std::count_if(
-      lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with(kFence); });
+  int fences = 0;
+  bool plain = true;
+  for (const std::string& line : lines) {
+    fences += line.starts_with(kFence) ? 1 : 0;
+    plain = plain && !line.starts_with("```tour");
+  }
+  const bool keeps_code = plain && fences % 2 == 0;
   bool in_code = false;
   std::string text;
   for (const std::string& line : lines) {
     const bool fence = line.starts_with(kFence);
-    const bool begins_block = !in_code && line.starts_with("```tour");
-    if (fence && (fences % 2 != 0 || begins_block))
+    if (fence && !keeps_code)
       text += "\\`\\`\\`" + line.substr(kFence.size()) + "\n";
     else
       text += (!in_code && line.starts_with("# ") ? "\\" : "") + line + "\n";
-    if (fence && fences % 2 == 0 && !begins_block) in_code = !in_code;
+    in_code = in_code != (fence && keeps_code);
   }
   return text;
 }

@@ -278,11 +278,12 @@ std::vector<ViewState> panels_of(const ViewState& what) {
 
 InputFiles files_read(const ViewState& what) {
   InputFiles files = trace::files_of_trace(what.trace);
-  if (!what.other_trace.empty())
-    for (const auto& file : trace::files_of_trace(what.other_trace)) files.push_back(file);
-  for (const std::string& method : what.methods) {
-    if (const replay::MethodName name(method); name.spec)
-      for (const auto& file : selection::files_of(*name.spec)) files.push_back(file);
+  for (const ViewState& shown : panels_of(what)) {
+    if (!shown.other_trace.empty())
+      for (const auto& file : trace::files_of_trace(shown.other_trace)) files.push_back(file);
+    for (const std::string& method : shown.methods)
+      if (const replay::MethodName name(method); name.spec)
+        for (const auto& file : selection::files_of(*name.spec)) files.push_back(file);
   }
   return files;
 }

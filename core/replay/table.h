@@ -129,6 +129,8 @@ std::string csv_text(const Table& table);
 std::string terminal_text(const Table& table, std::size_t width = kTerminalWidth);
 // As GitHub reads it.
 std::string markdown_text(const Table& table);
+// Text from outside, to stand as it is in a line of GitHub's Markdown.
+std::string in_markdown(const std::string& text);
 // A tabular for \usepackage{booktabs}.
 std::string latex_text(const Table& table);
 

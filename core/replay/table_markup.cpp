@@ -24,6 +24,8 @@ std::string head_of(const Column& column) {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
+}  // namespace
+
 // Every mark that begins something in a line of GitHub's Markdown: HTML, links and formulas too. (A pipe ends a cell
 // even within backquotes, so that no text is written as code.)
 std::string in_markdown(const std::string& text) {
@@ -41,6 +43,8 @@ std::string in_markdown(const std::string& text) {
   }
   return out;
 }
+
+namespace {
 
 const char* latex_name(char c) {
   switch (c) {

@@ -328,5 +328,20 @@ TEST(Report, IsOneHtmlFileThatStandsAlone) {
   }
 }
 
+TEST(Report, WhatAFileIsCalledIsTextInThePage) {
+  const TemporaryFolder folder;
+  const std::string trace = (folder / "[x](javascript:a) ![y](u) <b>.h5").string();
+  std::filesystem::copy_file(kTrace, trace);
+  const std::string file = (folder / "report.html").string();
+  ASSERT_EQ(
+      run_program({"report", trace, "--method", "quoka:budget_tokens=24", "-o", file}).exit_code,
+      0);
+  std::ifstream stream(file);
+  const std::string page{std::istreambuf_iterator<char>(stream), {}};
+  EXPECT_THAT(page, HasSubstr("[x](javascript:a) ![y](u) &lt;b&gt;.h5</h1>"));
+  for (const char* part : {"<a ", "<img", "<b>"})
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+}
+
 }  // namespace
 }  // namespace kvloupe

@@ -118,7 +118,7 @@ TEST_F(SceneOfAFrame, WordsAreReadAgainWithTheirSpaces) {
   });
   ASSERT_EQ(drawn.items.size(), 2U);
   const auto& words = std::get<Words>(drawn.items[0].shape);
-  EXPECT_EQ(utf8_of(words), "mass recall  0.97 \u2192 \u201C\u00E4\u201D");
+  EXPECT_EQ(utf8_of(words.text), "mass recall  0.97 \u2192 \u201C\u00E4\u201D");
   EXPECT_EQ(words.color, kRed);
   EXPECT_EQ(words.at.size(), words.text.size());
   EXPECT_FLOAT_EQ(words.origin.x, 10);

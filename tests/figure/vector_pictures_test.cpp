@@ -113,6 +113,18 @@ TEST_P(VectorPicture, LooksAsThePixelsInOtherPrograms) {
 INSTANTIATE_TEST_SUITE_P(All, VectorPicture, ::testing::ValuesIn(testing::pictures()),
                          [](const auto& picture) { return picture.param.name; });
 
+// A file may be called anything: what says how the figure was made is text all the same.
+TEST(VectorPictures, OfAFileWithAStrangeNameAreRead) {
+  const std::string strange = "bad\xFF name & <x>.h5";
+  ExportRequest request = testing::request_of(testing::pictures().front());
+  std::filesystem::copy_file(request.what.trace, strange,
+                             std::filesystem::copy_options::overwrite_existing);
+  request.what.trace = strange;
+  export_view(request, {{state::Format::Svg, "strange.svg"}, {state::Format::Pdf, "strange.pdf"}});
+  output_of("rsvg-convert -o strange.png strange.svg");
+  EXPECT_TRUE(has(output_of("pdfinfo strange.pdf"), "bad\\xFF name"));
+}
+
 TEST(VectorPictures, WithoutTheirWordsDoNotPass) {
   ExportRequest request = testing::request_of(testing::pictures().front());
   state::Workspace workspace;

@@ -80,7 +80,7 @@ class Export : public test::ViewTest {
     request.what = state::describe(workspace, view);
     request.format = format;
     request.file = view.id + "." + state::name_of(format);
-    request.what.picture = {state::ThemeKind::Light, width, height, scale, 0, 7, ""};
+    request.what.picture = {state::ThemeKind::Light, width, height, scale};
     std::filesystem::remove(request.file);
     figure::export_view(request);
     return read_file(request.file);
@@ -284,6 +284,10 @@ TEST_F(Export, SeveralFilesInOneCallAreThoseOfOneEach) {
   figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Png, "both.png"}});
   EXPECT_EQ(read_file("both.csv"), csv);
   EXPECT_EQ(read_file("both.png").substr(0, 24), png.substr(0, 24));
+  // A picture of all chunks leaves the others their place.
+  figure::export_view(request, {{Format::Gif, "both.gif"}, {Format::Csv, "both.csv"}});
+  EXPECT_EQ(read_file("both.csv"), csv);
+  EXPECT_EQ(read_file("both.gif").substr(0, 6), "GIF89a");
   // One that cannot be written, and nothing is.
   std::filesystem::remove("both.csv");
   EXPECT_THROW(figure::export_view(request, {{Format::Csv, "both.csv"}, {Format::Npy, "both.npy"}}),

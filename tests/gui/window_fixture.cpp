@@ -103,12 +103,26 @@ void WindowTest::export_view(const std::string& view, const std::string& format,
     ctx->MouseClick(1);
     ctx->Yield(3);
     ctx->ItemClick(("//$FOCUSED/Export as " + format + "\u2026").c_str());
+    save_as(ctx, file);
+  });
+}
+
+void WindowTest::save_as(ImGuiTestContext* ctx, const std::string& file) {
+  ctx->Yield(4);
+  ctx->SetRef("//$FOCUSED");
+  ctx->ItemInput("##name");
+  ctx->KeyCharsReplace(file.c_str());
+  ctx->ItemClick("Save");
+  ctx->Yield(4);
+}
+
+void WindowTest::note(const std::string& text) {
+  drive("note", [&](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
     ctx->Yield(4);
-    ctx->SetRef("//$FOCUSED");
-    ctx->ItemInput("##name");
-    ctx->KeyCharsReplace(file.c_str());
-    ctx->ItemClick("Save");
-    ctx->Yield(4);
+    ctx->KeyChars(text.c_str());
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(2);
   });
 }
 

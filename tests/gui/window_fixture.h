@@ -41,6 +41,10 @@ class WindowTest : public ::testing::Test {
   // By the menu of the view's tab, as a file of this name beside the traces or of this path.
   static void export_view(const std::string& view, const std::string& format,
                           const std::string& file);
+  // Gives the name in the file dialog that is open.
+  static void save_as(ImGuiTestContext* ctx, const std::string& file);
+  // Notes the place that is shown, with this text.
+  static void note(const std::string& text);
   static void save_picture(const std::string& file);
 
   static state::Workspace& workspace() { return app->workspace(); }

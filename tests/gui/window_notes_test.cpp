@@ -93,22 +93,11 @@ TEST_F(WindowNotes, BecomeATour) {
   std::filesystem::remove(file);
   for (const int chunk : {2, 6}) {
     workspace().cursor.set_chunk(chunk);
-    drive("note", [chunk](ImGuiTestContext* ctx) {
-      ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
-      ctx->Yield(4);
-      ctx->KeyChars(chunk == 2 ? "First" : "Second");
-      ctx->KeyPress(ImGuiKey_Escape);
-      ctx->Yield(2);
-    });
+    note(chunk == 2 ? "First" : "Second");
   }
   drive("save", [&](ImGuiTestContext* ctx) {
     ctx->ItemClick(in(kNotesWindow, "/Save as a tour\u2026").c_str());
-    ctx->Yield(4);
-    ctx->SetRef("//$FOCUSED");
-    ctx->ItemInput("##name");
-    ctx->KeyCharsReplace(file.c_str());
-    ctx->ItemClick("Save");
-    ctx->Yield(4);
+    save_as(ctx, file);
   });
   settle();
   const state::Tour tour = state::load_tour(file);

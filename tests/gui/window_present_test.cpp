@@ -81,13 +81,7 @@ TEST_F(WindowPresent, FollowsTheWorkspace) {
 TEST_F(WindowPresent, GoesThroughNotesWithoutBarsAndLarger) {
   for (const int chunk : {1, 4}) {
     workspace().cursor.set_chunk(chunk);
-    drive("note", [chunk](ImGuiTestContext* ctx) {
-      ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
-      ctx->Yield(4);
-      ctx->KeyChars(chunk == 1 ? "here it begins" : "here it is lost");
-      ctx->KeyPress(ImGuiKey_Escape);
-      ctx->Yield(2);
-    });
+    note(chunk == 1 ? "here it begins" : "here it is lost");
   }
   const float size = app->gui().scale();
   press(ImGuiKey_F11);

@@ -166,12 +166,13 @@ TEST(TourText, ACodeBlockWithoutAnEndSwallowsNoPage) {
   tour.file = "/x/made.md";
   tour.title = "t";
   tour.trace = "/x/a.h5";
-  for (const char* note : {"One\n```\nopen", "Two\n```tour\nview: nothing\n```\n```"}) {
+  for (const char* note : {"One\n```\nopen", "Two\n```tour\nview: nothing\n```\n```",
+                           "Three\n```tour\nview: nothing\n```"}) {
     TourPage page = state::page_of_note(note, {}, 1);
     page.at.trace = "/x/a.h5";
     tour.pages.push_back(page);
   }
-  EXPECT_THAT(state::parse_tour(state::text_of(tour), tour.file).pages, SizeIs(2));
+  EXPECT_THAT(state::parse_tour(state::text_of(tour), tour.file).pages, SizeIs(3));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void parameters_ui(const widgets::Palette& palette, const selection::MethodSpec&
   const auto& params = selection::params_with(spec.info(), {});
   for (const auto& [name, value] : spec.parameters()) {
     ImGui::TableNextColumn();
-    widgets::text_colored(palette.muted, widgets::elided(name, widgets::em(9)));
+    widgets::text_colored(palette.muted, widgets::elided(name, ImGui::GetContentRegionAvail().x));
     if (ImGui::IsItemHovered())
       for (const selection::ParamInfo* param : params)
         if (param->name == name) widgets::tooltip("%s", state::help_of(*param, "").c_str());
