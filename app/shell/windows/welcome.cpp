@@ -56,8 +56,7 @@ void welcome_ui(const widgets::Palette& p, const std::vector<std::string>& recen
     ImGui::SeparatorText("No trace yet?");
     if (ImGui::Button("Guided tour", {widgets::em(10), 0})) actions.tour();
     ImGui::SameLine();
-    widgets::text_colored(p.muted,
-                          "what a sparse method keeps, page by page, on a trace in the box");
+    widgets::text_colored(p.muted, "page by page, on a trace that is in the box");
     if (ImGui::Button("New capture\u2026", {widgets::em(10), 0})) actions.capture();
     ImGui::SameLine();
     widgets::text_colored(p.muted, or_drop("capture", "drop a model; or run"));
