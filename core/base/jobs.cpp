@@ -21,12 +21,14 @@ namespace {
 constexpr int kNumLanes = 4;
 constexpr int kTimingLane = static_cast<int>(Lane::Timing);
 
-// The window is drawn first, then what it waits for is computed, then what takes long. On Linux a thread
-// has a niceness of its own, and those that it starts, Torch's too, inherit it. Times are taken undisturbed.
+// Beside a window: it is drawn first, then what it waits for is computed, then what takes long. On Linux a
+// thread has a niceness of its own, and those that it starts, Torch's too, inherit it. Times are taken
+// undisturbed.
 void step_back(Lane lane) {
   constexpr int kShort = 5, kLong = 15;
-  const int niceness = lane == Lane::Compute ? kShort : lane == Lane::Whole ? kLong : 0;
-  if (niceness > 0) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness);
+  const int steps = lane == Lane::Compute ? kShort : lane == Lane::Whole ? kLong : 0;
+  const auto thread = static_cast<id_t>(::gettid());
+  if (steps > 0) ::setpriority(PRIO_PROCESS, thread, ::getpriority(PRIO_PROCESS, thread) + steps);
 }
 
 struct Job {
@@ -109,11 +111,15 @@ struct JobSystem::Impl {
   }
 
   void work_on(int lane) {
-    step_back(static_cast<Lane>(lane));
+    bool stepped_back = false;
     std::unique_lock lock(mutex);
     while (true) {
       work_ready.wait(lock, [&] { return stopping || may_start(lane); });
       if (stopping) return;
+      if (wake && !stepped_back) {  // there is a window
+        step_back(static_cast<Lane>(lane));
+        stepped_back = true;
+      }
       JobPtr job = std::move(queued[lane].front());
       queued[lane].pop_front();
       job->status.running = true;

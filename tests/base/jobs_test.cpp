@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -106,6 +109,30 @@ TEST_F(JobsTest, OneLaneKeepsTheOrderAndLanesRunBesideEachOther) {
   ASSERT_EQ(delivered_.size(), 3u);
   EXPECT_LT(std::find(delivered_.begin(), delivered_.end(), 2),
             std::find(delivered_.begin(), delivered_.end(), 3));
+}
+
+// A command has the processor to itself; beside a window what takes long gives way to drawing.
+TEST_F(JobsTest, LongJobsStepBackWhereThereIsAWindow) {
+  const auto niceness = [](const WorkContext&) {
+    return ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
+  };
+  const int ours = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
+  submit(Lane::Whole, "command", niceness);
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(delivered_, std::vector<int>{ours});
+  jobs_.set_wake([] {});
+  for (const char* tag : {"first", "second"}) {
+    delivered_.clear();
+    submit(Lane::TraceIo, tag, niceness);
+    ASSERT_TRUE(drain());
+    submit(Lane::Compute, tag, niceness);
+    ASSERT_TRUE(drain());
+    submit(Lane::Whole, tag, niceness);
+    ASSERT_TRUE(drain());
+    EXPECT_EQ(delivered_,
+              (std::vector<int>{ours, std::min(ours + 5, 19), std::min(ours + 15, 19)}));
+  }
+  jobs_.set_wake(nullptr);
 }
 
 TEST_F(JobsTest, ANewerJobOfTheSameTagDropsAndCancelsTheOlder) {

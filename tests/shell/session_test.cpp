@@ -6,9 +6,11 @@
 
 #include <sys/stat.h>
 
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <thread>
 
 namespace kvloupe {
 namespace {
@@ -70,6 +72,28 @@ TEST_F(Session, TwoWindowsHaveTwoFiles) {
   EXPECT_NE(first.restored()->tabs, second.restored()->tabs);
   EXPECT_FALSE(third.restored());
   EXPECT_TRUE(std::filesystem::exists(file(2)));
+}
+
+TEST_F(Session, WindowsThatStartTogetherGoOnFromASessionEach) {
+  for (int round = 0; round < 50; ++round) {
+    {
+      const SessionFile first(kFresh), second(kFresh);
+      first.save(of("/first.h5"));
+      second.save(of("/second.h5"));
+    }
+    std::barrier<> start(2);
+    std::optional<SessionFile> windows[2];
+    const auto open = [&](int i) {
+      start.arrive_and_wait();
+      windows[i].emplace(kRestore);
+    };
+    std::thread other(open, 1);
+    open(0);
+    other.join();
+    ASSERT_TRUE(windows[0]->restored() && windows[1]->restored()) << "round " << round;
+    EXPECT_NE(windows[0]->restored()->tabs, windows[1]->restored()->tabs);
+    for (const auto& window : windows) window->save({});  // nothing is left to go on from
+  }
 }
 
 TEST_F(Session, ASecondWindowDoesNotOpenWhatWasClosedLongAgo) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 
 namespace kvloupe::shell {
 namespace {
@@ -17,6 +18,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr int kMostWindows = 16;
+constexpr std::chrono::seconds kLongestChoice{1};
 constexpr std::size_t kMostTraces = 64;
 // A trace that ends the program while it is opened must not do so at every start.
 constexpr int kMostOpenings = 2;
@@ -107,6 +109,8 @@ Free* newest(std::vector<Free>& files, const Fits& fits) {
 }  // namespace
 
 SessionFile::SessionFile(bool restore) {
+  // Windows that start together choose in turn: what one looks at counts as taken for the others.
+  const FileLock choosing(paths::state_dir() / "sessions.lock", kLongestChoice);
   bool others_run = false;
   std::vector<Free> files = free_files(paths::state_dir(), others_run);
   const auto killed = [](const WindowSession& s) { return !s.ended && !s.tabs.empty(); };
