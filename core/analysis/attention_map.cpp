@@ -108,6 +108,21 @@ std::int64_t reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, s
   return num_broken;
 }
 
+// The largest of each `step` of the first `visible` values of a row; NaN where one of them is. Gives the
+// number of values that are NaN.
+std::int64_t largest_of_steps(const float* row, std::int64_t visible, std::int64_t step,
+                              float* largest) {
+  std::int64_t num_broken = 0;
+  for (std::int64_t begin = 0; begin < visible; begin += step, ++largest) {
+    const std::int64_t end = std::min(begin + step, visible);
+    const auto broken =
+        std::count_if(row + begin, row + end, [](float p) { return std::isnan(p); });
+    num_broken += broken;
+    *largest = broken > 0 ? kNoValue : *std::max_element(row + begin, row + end);
+  }
+  return num_broken;
+}
+
 }  // namespace
 
 Matrix attention_rows(const session::TraceSession& session, int layer, int q_head,
@@ -128,6 +143,41 @@ Matrix attention_rows(const session::TraceSession& session, int layer, int q_hea
     std::fill(row + query_begin + r + 1, row + matrix.cols, kNoValue);
   }
   return matrix;
+}
+
+AttentionStrip attention_strip(const session::TraceSession& session, int layer, int q_head,
+                               std::int32_t query_begin, std::int32_t query_end,
+                               std::int64_t max_columns, const WorkContext& context) {
+  check_head(session, layer, q_head);
+  check_range(session, query_begin, query_end);
+  KVLOUPE_CHECK(max_columns > 0);
+  context.cancel.throw_if_cancelled();
+  AttentionStrip strip;
+  strip.step = std::max<std::int64_t>((query_end + max_columns - 1) / max_columns, 1);
+  strip.max = {query_end - query_begin, (query_end + strip.step - 1) / strip.step, {}};
+  strip.max.values.assign(static_cast<std::size_t>(strip.max.rows * strip.max.cols), kNoValue);
+  if (strip.max.rows == 0) return strip;
+  const HeadBlock all = head_block(session, layer, q_head, query_begin, query_end);
+  const SoftmaxForm softmax = session.info().model.softmax_of(layer);
+  std::atomic<std::int64_t> num_broken{0};
+  // What is held at a time stays within some tens of megabytes.
+  constexpr std::int64_t kRows = 64;
+  for (std::int64_t first = 0; first < strip.max.rows; first += kRows) {
+    context.cancel.throw_if_cancelled();
+    const std::int64_t rows = std::min(kRows, strip.max.rows - first);
+    const std::int64_t keys = query_begin + first + rows;
+    const at::Tensor p =
+        attention::attention_rows(all.q.narrow(0, first, rows), all.k.narrow(0, 0, keys), softmax,
+                                  query_begin + first, all.lse.narrow(0, first, rows));
+    const float* data = p.const_data_ptr<float>();
+    at::parallel_for(0, rows, 4, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        num_broken += largest_of_steps(data + r * keys, query_begin + first + r + 1, strip.step,
+                                       strip.max.values.data() + (first + r) * strip.max.cols);
+    });
+  }
+  strip.num_broken = num_broken;
+  return strip;
 }
 
 AttentionMap attention_map(const session::TraceSession& session, int layer, int q_head,

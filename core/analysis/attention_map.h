@@ -16,6 +16,17 @@ namespace kvloupe::analysis {
 Matrix attention_rows(const session::TraceSession& session, int layer, int q_head,
                       std::int32_t query_begin, std::int32_t query_end, const WorkContext& context);
 
+// The same rows, the largest of `step` keys side by side, without ever holding all of them: NaN where the
+// query sees none of these keys, and where one of their values is NaN.
+struct AttentionStrip {
+  std::int64_t step = 1;
+  Matrix max;
+  std::int64_t num_broken = 0;  // values that are NaN though the query sees the key
+};
+AttentionStrip attention_strip(const session::TraceSession& session, int layer, int q_head,
+                               std::int32_t query_begin, std::int32_t query_end,
+                               std::int64_t max_columns, const WorkContext& context);
+
 // The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without
 // ever holding the full map.
 struct AttentionMap {

@@ -48,9 +48,9 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   result.num_candidates = cell.num_candidates;
   const selection::Cell loaded = loaded_cell(session, cell);
   const selection::RowLayout layout = layout_of(loaded, q_heads_per_row);
-  const at::Tensor mass = replay::row_mass(loaded, layout);
-  const float* values = mass.const_data_ptr<float>() + row * mass.stride(0);
-  result.mass.assign(values, values + mass.size(1));
+  const at::Tensor mass = replay::mass_of_row(loaded, layout, row);
+  const float* values = mass.const_data_ptr<float>();
+  result.mass.assign(values, values + mass.size(0));
 
   const float* first = values + cell.first_candidate;
   std::vector<std::uint8_t> selected(static_cast<std::size_t>(cell.end_of_candidates()), 0);

@@ -15,6 +15,7 @@
 #include "core/analysis/query_geometry.h"
 #include "core/analysis/received_rankings.h"
 #include "core/analysis/selected_vs_true.h"
+#include "core/analysis/slot_scores.h"
 #include "core/base/engine_library.h"
 #include "core/calibration/gate_training.h"
 #include "core/calibration/pattern_search.h"
@@ -41,6 +42,7 @@ namespace kvloupe {
 #define KVLOUPE_ENGINE(X)                                   \
   X(attention_map, analysis::attention_map)                 \
   X(attention_rows, analysis::attention_rows)               \
+  X(attention_strip, analysis::attention_strip)             \
   X(average, analysis::average)                             \
   X(head_attention, analysis::head_attention)               \
   X(head_points, analysis::head_points)                     \
@@ -53,6 +55,7 @@ namespace kvloupe {
   X(query_geometry, analysis::query_geometry)               \
   X(received_rankings, analysis::received_rankings)         \
   X(selected_vs_true, analysis::selected_vs_true)           \
+  X(slot_scores, analysis::slot_scores)                     \
   X(span_fate, analysis::span_fate)                         \
   X(sweep_pass, analysis::sweep_pass)                       \
   X(sweep_point_of_run, analysis::sweep_point_of_run)       \

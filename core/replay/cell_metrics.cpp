@@ -44,13 +44,18 @@ Error overflow_error(const selection::Cell& cell, const char* head_kind, std::in
 at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout) {
   if (layout.axis == trace::RowAxis::KvHead) return session::cell_mass(cell);
   std::vector<at::Tensor> rows;
-  for (std::int64_t head = 0; head < cell.num_q_heads(); head += layout.q_heads_per_row) {
-    const auto q = cell.q.narrow(0, head, layout.q_heads_per_row);
-    const auto k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
-    const SoftmaxForm softmax = cell.softmax.of_heads(head, layout.q_heads_per_row);
-    rows.push_back(attention::chunk_mass(q, k, softmax).key_mass);
-  }
-  return at::cat(rows, 0);
+  for (std::int64_t row = 0; row < cell.num_q_heads() / layout.q_heads_per_row; ++row)
+    rows.push_back(mass_of_row(cell, layout, row));
+  return at::stack(rows, 0);
+}
+
+at::Tensor mass_of_row(const selection::Cell& cell, const selection::RowLayout& layout,
+                       std::int64_t row) {
+  const std::int64_t head = row * layout.q_heads_per_row;
+  const auto q = cell.q.narrow(0, head, layout.q_heads_per_row);
+  const auto k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
+  const SoftmaxForm softmax = cell.softmax.of_heads(head, layout.q_heads_per_row);
+  return attention::chunk_mass(q, k, softmax).key_mass.squeeze(0);
 }
 
 RowTruth::RowTruth(const float* mass, std::int64_t first_candidate, std::int64_t num_candidates,

@@ -18,6 +18,9 @@ namespace kvloupe::replay {
 
 // M[row, j]: sum of dense p over the row's query heads and the chunk's queries, [rows, kv_len].
 at::Tensor row_mass(const selection::Cell& cell, const selection::RowLayout& layout);
+// Of one row alone, [kv_len], bit for bit the same.
+at::Tensor mass_of_row(const selection::Cell& cell, const selection::RowLayout& layout,
+                       std::int64_t row);
 
 // M of one row over its candidates [first, first + count), as the measure of any number of sets. The
 // row may be a part of the chunk's queries.

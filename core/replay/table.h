@@ -127,11 +127,14 @@ std::string csv_text(const Table& table);
 // For a terminal: words to the left, numbers to the right. Where the table is too wide, its head, its
 // methods and then its other text are broken; columns that are too many even so follow below.
 std::string terminal_text(const Table& table, std::size_t width = kTerminalWidth);
-// As GitHub reads it.
-std::string markdown_text(const Table& table);
+// What documents mark: of each number with a better side the best and the second best of all rows, as they
+// are written; nothing where all are the same.
+enum class Marks { None, Best };
+// As GitHub reads it; the best in bold, the second best in italics.
+std::string markdown_text(const Table& table, Marks marks = Marks::None);
 // Text from outside, to stand as it is in a line of GitHub's Markdown.
 std::string in_markdown(const std::string& text);
-// A tabular for \usepackage{booktabs}.
-std::string latex_text(const Table& table);
+// A tabular for \usepackage{booktabs}; the best in bold, the second best underlined.
+std::string latex_text(const Table& table, Marks marks = Marks::None);
 
 }  // namespace kvloupe::table

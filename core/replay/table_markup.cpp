@@ -1,6 +1,7 @@
 // Tables for documents. All text is hostile: what the language would read as its own is escaped.
 #include "core/replay/table.h"
 
+#include <algorithm>
 #include <cctype>
 #include <string_view>
 
@@ -92,6 +93,40 @@ std::string number_in_latex(const std::string& text) {
          std::to_string(std::stoi(size.substr(e + 1))) + "}$";
 }
 
+double number_of(const Cell& cell) {
+  if (const auto* whole = std::get_if<std::int64_t>(&cell.value()))
+    return static_cast<double>(*whole);
+  return std::get<double>(cell.value());
+}
+
+// The texts of the best and the second best number of a column; empty where nothing is marked.
+struct BestTexts {
+  std::string best, second;
+};
+BestTexts best_of(const Table& table, std::size_t column, Marks marks) {
+  const replay::NumberInfo* number = replay::find_number(table.columns[column].id);
+  if (marks == Marks::None || number == nullptr || number->better == replay::Better::Neither)
+    return {};
+  std::vector<std::pair<double, std::string>> ranked;  // the best first
+  for (const auto& row : table.rows)
+    if (row[column].is_number())
+      ranked.emplace_back(
+          number->higher_is_better() ? -number_of(row[column]) : number_of(row[column]),
+          words_of(row[column], table.columns[column]));
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [value, text] : ranked)
+    if (text != ranked.front().second) return {ranked.front().second, text};
+  return {};
+}
+
+std::string marked(const std::string& text, const std::string& words, const BestTexts& best,
+                   const char* const (&around)[4]) {
+  if (!best.best.empty() && words == best.best) return around[0] + text + around[1];
+  if (!best.second.empty() && words == best.second) return around[2] + text + around[3];
+  return text;
+}
+
 std::string markdown_cell(const Cell& cell, const Column& column) {
   return in_markdown(words_of(cell, column));
 }
@@ -106,9 +141,12 @@ std::string latex_cell(const Cell& cell, const Column& column) {
 
 }  // namespace
 
-std::string markdown_text(const Table& table) {
+std::string markdown_text(const Table& table, Marks marks) {
+  constexpr const char* kAround[4] = {"**", "**", "*", "*"};
   std::string head = "|", rule = "|", text;
+  std::vector<BestTexts> best;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    best.push_back(best_of(table, i, marks));
     if (!is_shown(table.columns[i])) continue;
     head += " " + in_markdown(head_of(table.columns[i])) + " |";
     rule += is_of_numbers(table, i) ? "---:|" : "---|";
@@ -116,15 +154,22 @@ std::string markdown_text(const Table& table) {
   for (const auto& row : table.rows) {
     text += "|";
     for (std::size_t i = 0; i < row.size(); ++i)
-      if (is_shown(table.columns[i])) text += " " + markdown_cell(row[i], table.columns[i]) + " |";
+      if (is_shown(table.columns[i]))
+        text += " " +
+                marked(markdown_cell(row[i], table.columns[i]), words_of(row[i], table.columns[i]),
+                       best[i], kAround) +
+                " |";
     text += "\n";
   }
   return head + "\n" + rule + "\n" + text;
 }
 
-std::string latex_text(const Table& table) {
+std::string latex_text(const Table& table, Marks marks) {
+  constexpr const char* kAround[4] = {"\\textbf{", "}", "\\underline{", "}"};
   std::string alignment, head, text;
+  std::vector<BestTexts> best;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    best.push_back(best_of(table, i, marks));
     if (!is_shown(table.columns[i])) continue;
     alignment += is_of_numbers(table, i) ? 'r' : 'l';
     head += (head.empty() ? "" : " & ") + in_latex(head_of(table.columns[i]));
@@ -134,7 +179,8 @@ std::string latex_text(const Table& table) {
     bool first = true;
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (!is_shown(table.columns[i])) continue;
-      line += (first ? "" : " & ") + latex_cell(row[i], table.columns[i]);
+      line += (first ? "" : " & ") + marked(latex_cell(row[i], table.columns[i]),
+                                            words_of(row[i], table.columns[i]), best[i], kAround);
       first = false;
     }
     text += line + " \\\\\n";

@@ -10,6 +10,7 @@
 #include "core/base/softmax_form.h"
 #include "core/selection/blocks/blocks.h"
 #include "core/selection/evidence.h"
+#include "core/selection/operators/operators.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/trace/basis_file.h"
 #include "core/trace/runs/selection_record.h"
@@ -90,6 +91,13 @@ struct CellSelection : trace::CellRecord {
   std::vector<float> block_thresholds;
 };
 
+// Of methods that score keys against a few rows of the chunk: int32 [num_q_heads, slots] rows of q, on its
+// device, slot by slot, and what score_keys() makes of them.
+struct SlotScoring {
+  at::Tensor rows;
+  CosineScoring form;
+};
+
 class Selector {
  public:
   virtual ~Selector() = default;
@@ -103,6 +111,8 @@ class Selector {
   // The chunk rows that stand for the chunk where the method chooses, per query head, ascending;
   // a head where all rows speak (or none does) has no list of its own. Empty: so it is in all heads.
   virtual std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell);
+  // What the chunk's keys are scored against; nothing where the method has no slots (slot_selector.h).
+  virtual std::optional<SlotScoring> slots(const Cell&) { return std::nullopt; }
   // What the rows were decided by: of the cell that was selected for last, computed anew; of methods
   // that evict, in the last evict() of the layer, where keep_evidence() was called before the first. Empty
   // where nothing was ranked: dense cells, threshold methods, positions or lanes alone.

@@ -101,6 +101,45 @@ TEST(AttentionMap, OutsideTheTraceIsAnError) {
   EXPECT_THROW(attention_rows(trace.session(), 0, 0, 50, 54, {}), Error);
 }
 
+// By the definition: the largest of the step's keys that the query sees; NaN where it sees none.
+TEST(AttentionStrip, LosesNoBrightCell) {
+  for (const bool store_lse : {true, false}) {
+    const SmallTrace trace({.chunk_lengths = {16, 100, 5}, .store_lse = store_lse});
+    const AttentionStrip strip = attention_strip(trace.session(), 1, 3, 16, 116, 40, {});
+    EXPECT_EQ(strip.step, 3);
+    ASSERT_EQ(strip.max.rows, 100);  // more than one block of rows
+    ASSERT_EQ(strip.max.cols, 39);
+    EXPECT_EQ(strip.num_broken, 0);
+    for (int row = 0; row < 100; ++row)
+      for (int col = 0; col < 39; ++col) {
+        double largest = -1;
+        for (int key = 3 * col; key <= std::min(3 * col + 2, 16 + row); ++key)
+          largest = std::max(largest, trace.probability(1, 3, 16 + row, key));
+        if (largest < 0)
+          EXPECT_TRUE(std::isnan(strip.max.at(row, col))) << row << " " << col;
+        else
+          EXPECT_NEAR(strip.max.at(row, col), largest, 1e-5) << row << " " << col;
+      }
+    const AttentionStrip whole = attention_strip(trace.session(), 1, 3, 16, 116, 4096, {});
+    EXPECT_EQ(whole.step, 1);
+    EXPECT_EQ(whole.max.cols, 116);
+    EXPECT_EQ(attention_strip(trace.session(), 1, 3, 16, 16, 40, {}).max.rows, 0);
+  }
+  const SmallTrace trace;
+  EXPECT_THROW(attention_strip(trace.session(), 0, 0, 50, 54, 40, {}), Error);
+}
+
+TEST(AttentionStrip, KeepsWhatIsNotANumber) {
+  const SmallTrace trace({.store_lse = false, .broken_key_at = 20});  // layer 1, KV head 1
+  const AttentionStrip strip = attention_strip(trace.session(), 1, 2, 16, 32, 8, {});
+  EXPECT_EQ(strip.num_broken, [] {
+    int values = 0;
+    for (int query = 20; query < 32; ++query) values += query + 1;
+    return values;
+  }());
+  for (int row = 0; row < 16; ++row) EXPECT_EQ(std::isnan(strip.max.at(row, 0)), row >= 4) << row;
+}
+
 // Query 20 is the first that sees the NaN key: its values and those after it are no numbers.
 TEST(Attention, CountsAndKeepsWhatIsNotANumber) {
   const SmallTrace trace({.store_lse = false, .broken_key_at = 20});  // layer 1, KV head 1

@@ -45,6 +45,8 @@ TEST(Traits, NameTheMethodsThatHaveThem) {
   EXPECT_EQ(methods_with([](const Traits& t) { return t.samples_rows; }),
             (Ids{"quoka", "uniform_queries", "sample_attention", "snapkv", "tova", "minference",
                  "flex_prefill"}));
+  EXPECT_EQ(methods_with([](const Traits& t) { return t.has_slots; }),
+            (Ids{"quoka", "uniform_queries"}));
   EXPECT_EQ(methods_with([](const Traits& t) { return t.page_size > 0; }),
             (Ids{"quest", "flash_prefill", "xattention", "seer_attention", "minference",
                  "flex_prefill", "compact_attention"}));

@@ -13,7 +13,7 @@
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
-#include "core/selection/visibility_selector.h"
+#include "core/selection/slot_selector.h"
 
 #include <ATen/ATen.h>
 
@@ -22,25 +22,20 @@
 namespace kvloupe::selection {
 namespace {
 
-class Quoka final : public ScoringSelector {
+class Quoka final : public SlotSelector {
  public:
-  using ScoringSelector::ScoringSelector;
-
-  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
-    std::vector<std::vector<std::int32_t>> rows = rows_on_host(choose_queries(cell));
-    for (std::vector<std::int32_t>& head : rows) std::sort(head.begin(), head.end());
-    return rows;
-  }
+  using SlotSelector::SlotSelector;
 
  protected:
-  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
-    CosineScoring options;
-    options.metric = spec().text("metric") == "dot" ? KeyMetric::Dot : KeyMetric::Cosine;
-    options.query_reduce =
+  SlotScoring slots_of(const Cell& cell) override {
+    SlotScoring slots{choose_queries(cell), {}};
+    slots.form.metric = spec().text("metric") == "dot" ? KeyMetric::Dot : KeyMetric::Cosine;
+    slots.form.query_reduce =
         spec().text("query_reduce") == "mean" ? QueryReduce::Mean : QueryReduce::Max;
-    options.group_reduce = spec().text("group_query_mode") == "post_agg" ? GroupReduce::ScoresFirst
-                                                                         : GroupReduce::RowsFirst;
-    return score_keys(cell.q, cell.k, choose_queries(cell), num_candidates, options);
+    slots.form.group_reduce = spec().text("group_query_mode") == "post_agg"
+                                  ? GroupReduce::ScoresFirst
+                                  : GroupReduce::RowsFirst;
+    return slots;
   }
 
  private:
@@ -118,6 +113,7 @@ void describe_quoka(Method& method) {
   method.traits = [](const MethodSpec& spec, Traits& traits) {
     traits.acts_in_decode = spec.text("decode") == "select";
     traits.samples_rows = true;
+    traits.has_slots = true;
     traits.approximates = spec.text("metric") == "cosine";
   };
   method.ablated = [](Ablation ablation, std::int64_t chunk_len,

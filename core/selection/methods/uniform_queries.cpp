@@ -6,27 +6,23 @@
 
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
-#include "core/selection/visibility_selector.h"
+#include "core/selection/slot_selector.h"
 
 #include <ATen/core/Tensor.h>
 
 namespace kvloupe::selection {
 namespace {
 
-class UniformQueries final : public ScoringSelector {
+class UniformQueries final : public SlotSelector {
  public:
   UniformQueries(const MethodSpec& spec, Ablation ablation)
-      : ScoringSelector(spec),
+      : SlotSelector(spec),
         metric_(ablation == Ablation::ExactLogits ? KeyMetric::Dot : KeyMetric::Cosine) {}
 
-  std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
-    return in_every_head(cell, evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len));
-  }
-
  protected:
-  at::Tensor scores(const Cell& cell, std::int64_t num_candidates) override {
-    return score_keys(cell.q, cell.k, on_device(sampled_rows(cell), cell.q.device()),
-                      num_candidates, CosineScoring{.metric = metric_});
+  SlotScoring slots_of(const Cell& cell) override {
+    const auto rows = evenly_spaced_rows(spec().integer("num_queries"), cell.chunk_len);
+    return {on_device(in_every_head(cell, rows), cell.q.device()), {.metric = metric_}};
   }
 
  private:
@@ -56,6 +52,7 @@ void describe_uniform_queries(Method& method) {
   method.params = {int_param("num_queries", 16, 1, 1 << 20, "evenly spaced query rows")};
   method.traits = [](const MethodSpec&, Traits& traits) {
     traits.samples_rows = true;
+    traits.has_slots = true;
     traits.approximates = true;
   };
   set_row_count_param(method, "num_queries");

@@ -71,6 +71,8 @@ struct Traits {
   bool needs_probe = false;  // the probe queries and novelty that only some captures record
   // A few rows of a chunk stand for the others: Selector::sampled_rows() says which.
   bool samples_rows = false;
+  // Keys are scored against those rows, one slot of each head at a time: Selector::slots().
+  bool has_slots = false;
   // Keys are scored by something else than logits where logits could be had (Ablation::ExactLogits).
   bool approximates = false;
   // A row that speaks for several query heads has what any of them keeps: no score of theirs is merged.
