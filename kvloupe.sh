@@ -143,7 +143,7 @@ set_up() {
 # --- commands --------------------------------------------------------------------------------------------------------
 
 run_tests() {
-  set_up all python
+  set_up all python book
   exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 }
 
@@ -206,7 +206,7 @@ clean() {
   flock 7 && flock 8
   keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
   shopt -s nullglob
-  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,gemma3}-* "$cache"/.filling-*)
+  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,book,gemma3}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
     if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi

