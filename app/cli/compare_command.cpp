@@ -45,7 +45,7 @@ struct CompareArguments {
   std::vector<std::string> scopes;
   std::vector<std::string> sweeps;
   std::string target;
-  bool full = false;
+  bool full = false, mark_best = false;
   bool json = false;
   bool force = false;
 
@@ -318,10 +318,15 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   report.has_target = target.has_value();
   name_traces(report.traces);
   if (!arguments.csv.empty()) write_whole_file(arguments.csv, compare_csv(report));
+  const table::Marks marks = arguments.mark_best ? table::Marks::Best : table::Marks::None;
   if (!arguments.markdown.empty())
-    write_whole_file(arguments.markdown, compare_text_as(report, table::markdown_text));
+    write_whole_file(arguments.markdown, compare_text_as(report, [&](const table::Table& rows) {
+                       return table::markdown_text(rows, marks);
+                     }));
   if (!arguments.latex.empty())
-    write_whole_file(arguments.latex, compare_text_as(report, table::latex_text));
+    write_whole_file(arguments.latex, compare_text_as(report, [&](const table::Table& rows) {
+                       return table::latex_text(rows, marks);
+                     }));
   if (chart)
     figure::write_chart(compare_chart(report, *chart, names_of(plan, arguments, list.methods)),
                         arguments.png);
@@ -349,6 +354,9 @@ Command compare_command(const GlobalOptions& global) {
                  "also write the table for a page on GitHub, or alone to -");
   command.option("--latex", &arguments->latex,
                  "also write the table for a paper (booktabs), or alone to -");
+  command.option("--mark-best", &arguments->mark_best,
+               "in --latex and --markdown: the best of each number in bold, the second best "
+               "underlined or in italics");
   command.option("--png", &arguments->png,
                  "also draw a number of the rows, one curve a method, to this file");
   command.option("--x", &arguments->axes.x,

@@ -5,6 +5,7 @@
 #include "core/replay/table.h"
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,7 +66,7 @@ std::string compare_csv(const CompareReport& report);
 std::string compare_text(const CompareReport& report);
 // The same as tables alone, a phase after the other.
 std::string compare_text_as(const CompareReport& report,
-                            std::string (*format)(const table::Table&));
+                            const std::function<std::string(const table::Table&)>& format);
 // Throws Error{Usage} for what is no column of the table. "all" is every one.
 void check_columns(const std::vector<std::string>& columns);
 

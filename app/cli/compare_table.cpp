@@ -175,7 +175,8 @@ std::vector<PhaseRows> phases_of(const CompareReport& report) {
 
 }  // namespace
 
-std::string compare_text_as(const CompareReport& report, std::string (*format)(const Table&)) {
+std::string compare_text_as(const CompareReport& report,
+                            const std::function<std::string(const Table&)>& format) {
   std::string text;
   for (const PhaseRows& phase : phases_of(report))
     text += (text.empty() ? "" : "\n") + format(table_of(report, phase.rows));

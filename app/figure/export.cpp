@@ -69,21 +69,29 @@ void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
   state::show(workspace, what);
 }
 
-// The figure: one page, or one for each of its panels.
-template <typename Draw>
-auto drawn(state::Workspace& workspace, const ExportRequest& request, PageForm page,
-           const CancelToken& cancel, const Draw& draw) {
+// The figure: one page, or one for each of its panels above the legend of all.
+template <typename Draw, typename DrawLegend>
+auto drawn(state::Workspace& workspace, const ExportRequest& request, const PageForm& page,
+           const CancelToken& cancel, const Draw& draw, const DrawLegend& draw_legend) {
   if (request.what.panels.empty()) return draw(workspace, request.what, page, cancel);
   const std::vector<state::ViewState> panels = state::panels_of(request.what);
   const PanelGrid grid = grid_of(static_cast<int>(panels.size()), page);
+  std::vector<widgets::LegendItem> legend;
   std::vector<decltype(draw(workspace, request.what, page, cancel))> drawn;
   for (const state::ViewState& panel : panels) {
     state::show(workspace, panel);
     PageForm part = grid.page;
-    if (panels.size() > 1) part.letter = letter_of_panel(drawn.size());
+    if (panels.size() > 1) {
+      part.letter = letter_of_panel(drawn.size());
+      part.parts.legends = &legend;
+    }
     drawn.push_back(draw(workspace, panel, part, cancel));
   }
-  return side_by_side(drawn, grid.columns);
+  auto figure = side_by_side(drawn, grid.columns);
+  if (legend.empty()) return figure;
+  PageForm below = grid.page;
+  below.width *= std::min<int>(grid.columns, static_cast<int>(panels.size()));
+  return side_by_side({std::move(figure), draw_legend(legend, below)}, 1);
 }
 
 std::string gif_of_chunks(state::Workspace& workspace, const ExportRequest& request,
@@ -138,12 +146,14 @@ void export_shown(state::Workspace& workspace, const ExportRequest& request,
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request,
                 const CancelToken& cancel) {
-  return drawn(workspace, request, page_of(request.what.picture, false), cancel, page_image);
+  return drawn(workspace, request, page_of(request.what.picture, false), cancel, page_image,
+               legend_image);
 }
 
 Scene draw_scene(state::Workspace& workspace, const ExportRequest& request,
                  const CancelToken& cancel) {
-  Scene scene = drawn(workspace, request, page_of(request.what.picture, true), cancel, page_scene);
+  Scene scene = drawn(workspace, request, page_of(request.what.picture, true), cancel, page_scene,
+                      legend_scene);
   scene.title = state::find_view(request.what.view)->title;
   scene.made_by = printable(state::shell_line(state::export_arguments(request.what)));
   return scene;

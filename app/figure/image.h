@@ -14,5 +14,7 @@ struct Image {
 };
 
 std::string png_bytes(const Image& image);
+// Throws Error{Input} for what is no PNG, or a huge one.
+Image image_of_png(const std::string& bytes);
 
 }  // namespace kvloupe::figure

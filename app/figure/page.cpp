@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 namespace kvloupe::figure {
@@ -25,14 +26,17 @@ Error cannot_export(const std::string& view, const std::string& problem) {
                      problem.substr(colon + 2, problem.size() - colon - 3));
 }
 
-// Draws the panel, and returns how far it passes the page's end. The last frame stays to be read.
-float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
-             const state::ViewState& what, const PageForm& form, bool vectors,
-             const CancelToken& cancel) {
+void set_up(HeadlessRenderer& renderer, const PageForm& form, bool vectors) {
   renderer.gui().apply_style(form.theme, kFigureTextScale);
   if (vectors) renderer.gui().draw_hard_edges();
+}
+
+// Draws the panel, and returns how far it passes the page's end. The last frame stays to be read.
+float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
+             const state::ViewState& what, const PageForm& form, const CancelToken& cancel) {
   prepare_fonts(renderer.gui(), workspace.place());
   panels::DrawContext context{workspace, renderer.gui().palette(), true, what.methods.size() >= 2};
+  const widgets::FigureScope parts(form.parts);
   // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
   // draws.
   int quiet = 0;
@@ -46,27 +50,66 @@ float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
   return below;
 }
 
-// `read` takes what was drawn.
-template <typename Read>
-auto draw_page(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
-               bool vectors, const CancelToken& cancel, const Read& read) {
+// `draw` draws into a renderer and returns how far that passes the page's end; `read` takes what was drawn.
+// What does not fit is drawn again, on a page that is as high as it needs: some parts take a share of what
+// it grows by.
+template <typename Draw, typename Read>
+auto draw_until_it_fits(const PageForm& form, bool vectors, const Draw& draw, const Read& read) {
   constexpr int kMostTimesHigher = 4, kMostDraws = 3;
   constexpr float kRounding = 2;  // pixels of nothing
-  settle(workspace, *state::find_view(what.view), cancel);
-  // What does not fit is drawn again, on a page that is as high as it needs: some parts take a share of
-  // what it grows by.
   int height = form.height, most = 0;
   for (int draws = 1;; ++draws) {
     HeadlessRenderer renderer(form.width, height, form.scale, form.font);
-    // It goes before the renderer: it holds textures.
-    const auto panel = panels::make_panel(what.view);
-    const float below = render(workspace, *panel, renderer, what, form, vectors, cancel);
+    set_up(renderer, form, vectors);
+    const float below = draw(renderer);
     if (most == 0) most = std::min(kMostTimesHigher * form.height, renderer.most_height());
     const int wanted = std::min(most, height + static_cast<int>(std::ceil(below)));
     const bool cut = form.grows && below > kRounding && wanted > height;
     if (!cut || draws == kMostDraws) return read(renderer);
     height = wanted;
   }
+}
+
+// The panel goes before the renderer: it holds textures. So what was drawn is read while both are there.
+template <typename Read>
+auto draw_page(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
+               bool vectors, const CancelToken& cancel, const Read& read) {
+  settle(workspace, *state::find_view(what.view), cancel);
+  std::unique_ptr<panels::Panel> panel;
+  const auto draw = [&](HeadlessRenderer& renderer) {
+    panel = panels::make_panel(what.view);
+    return render(workspace, *panel, renderer, what, form, cancel);
+  };
+  return draw_until_it_fits(form, vectors, draw, [&](HeadlessRenderer& renderer) {
+    auto drawn = read(renderer);
+    panel.reset();
+    return drawn;
+  });
+}
+
+template <typename Read>
+auto draw_legend(const std::vector<widgets::LegendItem>& legend, PageForm form, bool vectors,
+                 const Read& read) {
+  constexpr int kOneLine = 64;
+  form.height = kOneLine;
+  form.grows = true;
+  const auto draw = [&](HeadlessRenderer& renderer) {
+    float below = 0;
+    for (int frame = 0; frame < 4; ++frame)
+      renderer.frame(
+          [&] { below = page_ui([&] { widgets::legend_ui(renderer.gui().palette(), legend); }); });
+    return below;
+  };
+  return draw_until_it_fits(form, vectors, draw, read);
+}
+
+Image image_of(HeadlessRenderer& renderer) { return renderer.read(); }
+
+Scene scene_of_page(HeadlessRenderer& renderer) {
+  Scene drawn =
+      scene_of(*ImGui::GetDrawData(), [&](ImTextureID id) { return renderer.texture(id); });
+  drawn.background = renderer.gui().palette().panel;
+  return drawn;
 }
 
 }  // namespace
@@ -81,6 +124,7 @@ PageForm page_of(const state::PictureForm& form, bool vectors) {
   PageForm page;
   page.theme = form.theme;
   page.font = form.font;
+  page.parts.head = form.head;
   page.width = form.width;
   page.height = form.height;
   page.grows = form.width == usual.width && form.height == usual.height;
@@ -116,18 +160,20 @@ void settle(state::Workspace& workspace, const state::ViewInfo& view, const Canc
 
 Image page_image(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
                  const CancelToken& cancel) {
-  return draw_page(workspace, what, form, false, cancel,
-                   [](const HeadlessRenderer& renderer) { return renderer.read(); });
+  return draw_page(workspace, what, form, false, cancel, image_of);
 }
 
 Scene page_scene(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
                  const CancelToken& cancel) {
-  return draw_page(workspace, what, form, true, cancel, [](HeadlessRenderer& renderer) {
-    Scene drawn =
-        scene_of(*ImGui::GetDrawData(), [&](ImTextureID id) { return renderer.texture(id); });
-    drawn.background = renderer.gui().palette().panel;
-    return drawn;
-  });
+  return draw_page(workspace, what, form, true, cancel, scene_of_page);
+}
+
+Image legend_image(const std::vector<widgets::LegendItem>& legend, const PageForm& form) {
+  return draw_legend(legend, form, false, image_of);
+}
+
+Scene legend_scene(const std::vector<widgets::LegendItem>& legend, const PageForm& form) {
+  return draw_legend(legend, form, true, scene_of_page);
 }
 
 }  // namespace kvloupe::figure

@@ -5,9 +5,11 @@
 #include "app/figure/scene.h"
 #include "app/state/view_state.h"
 #include "app/state/workspace.h"
+#include "app/widgets/figure.h"
 #include "core/base/cancel.h"
 
 #include <string>
+#include <vector>
 
 namespace kvloupe::figure {
 
@@ -19,6 +21,7 @@ struct PageForm {
   state::ThemeKind theme = state::ThemeKind::Light;
   std::string font;    // a family in place of Inter
   std::string letter;  // of a panel among others; may be empty
+  widgets::FigureParts parts{};
 };
 PageForm page_of(const state::PictureForm& form, bool vectors);
 
@@ -32,5 +35,8 @@ Image page_image(state::Workspace& workspace, const state::ViewState& what, cons
                  const CancelToken& cancel);
 Scene page_scene(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
                  const CancelToken& cancel);
+// As wide, and as high as the legend needs.
+Image legend_image(const std::vector<widgets::LegendItem>& legend, const PageForm& form);
+Scene legend_scene(const std::vector<widgets::LegendItem>& legend, const PageForm& form);
 
 }  // namespace kvloupe::figure

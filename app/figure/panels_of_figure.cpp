@@ -67,10 +67,12 @@ Image side_by_side(const std::vector<Image>& pages, int columns) {
   for (std::size_t i = 0; i < figure.rgba.size(); ++i) figure.rgba[i] = pages.front().rgba[i % 4];
   for (const auto& [page, left, top] : all)
     for (int row = 0; row < page->height; ++row)
-      std::copy_n(page->rgba.begin() + static_cast<std::ptrdiff_t>(row_bytes(*page)) * row,
-                  row_bytes(*page),
-                  figure.rgba.begin() +
-                      static_cast<std::ptrdiff_t>(row_bytes(figure)) * (top + row) + 4 * left);
+      std::copy_n(
+          page->rgba.begin() + static_cast<std::ptrdiff_t>(row_bytes(*page)) * row,
+          // Widths at a scale are rounded each for itself.
+          std::min(row_bytes(*page), row_bytes(figure) - static_cast<std::size_t>(left) * 4),
+          figure.rgba.begin() + static_cast<std::ptrdiff_t>(row_bytes(figure)) * (top + row) +
+              4 * left);
   return figure;
 }
 

@@ -348,9 +348,10 @@ void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
   spec.cols = place.info().num_tokens;
   spec.size = size;
   spec.show_y_ticks = !decode;
-  spec.content_key = strip.key + range.key();
+  const state::Result<state::AttentionRowsQuestion> rows = closer_rows(context);
+  spec.content_key = strip.key + range.key() + (rows ? "|rows" : "");
   spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-    fill_strip(context.palette, range, *strip, window, pixels);
+    fill_strip(context.palette, range, *strip, rows ? &*rows : nullptr, window, pixels);
   };
   spec.x_range = &x_range_;
   if (rows_shown_ != chunk.length) {
@@ -369,8 +370,22 @@ void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
   hit_ = Pair{query, key};
   if (hit->clicked && !strip.stale) choose_(*hit_);
   auto lines = pair_lines(context, place, query, key);
-  if (key <= query) lines.push_back(value_line(strip->rows.get(), row, key));
+  if (key <= query && strip->rows) {
+    lines.push_back(value_line(strip->rows.get(), row, key));
+  } else if (key <= query) {
+    Place exact = place;
+    exact.query = query;
+    const auto of_query = context.workspace.ask(AttentionRowQuestion{exact});
+    lines.push_back(value_line(of_query ? &*of_query : nullptr, 0, key));
+  }
   widgets::tooltip(std::move(lines));
+}
+
+// Where the strip is coarse and the user has zoomed in: the rows themselves, nothing else.
+state::Result<state::AttentionRowsQuestion> AttentionPicture::closer_rows(
+    DrawContext& context) const {
+  if (!wants_rows(*strip_, rows_range_.Size(), x_range_.Size())) return {};
+  return context.workspace.ask(state::AttentionRowsQuestion{place_});
 }
 
 }  // namespace kvloupe::panels

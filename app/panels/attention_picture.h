@@ -63,6 +63,7 @@ class AttentionPicture {
   void rugs_ui(DrawContext& context, float height);
   MapPlotSpec rug_of(const char* id, const std::string& label, float height);
   void rows_ui(DrawContext& context, ImVec2 size);
+  state::Result<state::AttentionRowsQuestion> closer_rows(DrawContext& context) const;
 
   state::LastAnswer<state::AttentionStripQuestion> last_strip_;
   state::LastAnswer<state::AttentionMapQuestion> last_map_;

@@ -37,7 +37,8 @@ const analysis::Pca& pca_of(const Geometry& result, const GeometryPlot::Spec& sp
 }
 
 const state::GeometryQuestion::Box& box_of(const Geometry& result, const GeometryPlot::Spec& spec) {
-  return spec.queries ? result->box : result->key_box;
+  if (spec.queries && spec.keys) return result->box;
+  return spec.queries ? result->query_box : result->key_box;
 }
 
 // Of the plot that comes.
@@ -127,22 +128,20 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
 void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
              const std::vector<ImVec2>& at, const std::vector<float>& depth) {
   const analysis::HeadPoints& points = *result->points;
-  const GeometryForm& form = result.question.form;
-  const bool plain = form.color == Color::Relevance;
-  const float radius = plain && !form.apart() ? 0.17F : 0.2F;
   const auto span = state::watched_span(result.question.place);
   for (const std::size_t i : keys_in_order(result, depth)) {
     const std::int32_t key = points.key_positions[i];
     const bool watched = span && key >= span->begin && key < span->end;
     const float r =
-        std::max(1.2F, widgets::em(key == 0 || watched ? 0.3F : radius) * size_at(depth, i));
-    const ImU32 mark = key == 0 ? palette.by_rule : palette.text;
-    const bool marked = key == 0 || watched;
-    draw->AddCircleFilled(at[i], r, plain && marked ? mark : color_of_key(palette, result, i));
-    if (form.color == Color::Fate)
-      draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
-    if (!plain && marked)
-      draw->AddCircle(at[i], r + widgets::em(0.1F), mark, 0, widgets::em(0.12F));
+        std::max(1.2F, widgets::em(key == 0 || watched ? 0.3F : 0.19F) * size_at(depth, i));
+    draw->AddCircleFilled(at[i], r, color_of_key(palette, result, i));
+    if (!result->fates.empty()) draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
+    const float out = r + widgets::em(0.1F), line = widgets::em(0.12F);
+    if (key == 0) draw->AddCircle(at[i], out, palette.by_rule, 0, line);
+    // Not round, as the rings of chosen queries are.
+    if (watched)
+      draw->AddRect({at[i].x - out, at[i].y - out}, {at[i].x + out, at[i].y + out}, palette.text, 0,
+                    0, line);
   }
 }
 
@@ -153,6 +152,16 @@ std::string key_words(const Geometry& result, std::size_t key) {
   if (result->attention)
     words += fmt::format("\nlargest attention received {:.3g} %", 100 * result->received(key));
   return words;
+}
+
+// Where another plot of the same components looks closer.
+void frame_ui(ImDrawList* draw, const widgets::Palette& palette, const GeometryPlot::Frame& frame) {
+  if (frame.x.Size() <= 0) return;  // nothing was drawn there yet
+  ImPlot::PushPlotClipRect();
+  draw->AddRect(ImPlot::PlotToPixels(frame.x.Min, frame.y.Max),
+                ImPlot::PlotToPixels(frame.x.Max, frame.y.Min), palette.muted, 0, 0,
+                widgets::em(0.08F));
+  ImPlot::PopPlotClipRect();
 }
 
 // What the mouse points at is told; a click goes there.
@@ -211,15 +220,16 @@ ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, st
 ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std::size_t key) {
   const analysis::HeadPoints& points = *result->points;
   switch (result.question.form.color) {
-    case Color::Relevance: break;
     case Color::Position:
       return relevance_color(palette,
                              share_of_position(points.key_positions[key], points.key_positions));
     case Color::Attention:
       return relevance_color(palette,
                              share_of_attention(result->received(key), result->most_received));
-    case Color::Fate: return color_of(palette, result->fates[key]);
+    case Color::Relevance:
+    case Color::Fate: break;
   }
+  if (!result->fates.empty()) return color_of(palette, result->fates[key]);
   return widgets::with_alpha(palette.muted, 0.6F);
 }
 
@@ -257,7 +267,7 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
       if (row && wanted && *row == wanted->most_of) most = i;
     }
   if (looked) looked_at_ui(canvas.draw, palette, canvas.queries[*looked]);
-  if (most)
+  if (most && spec.frame == nullptr)  // there the other plot names it
     most_wanted_ui(canvas.draw, palette, place, wanted, canvas.queries[*most], canvas.high.x);
   if (canvas.means.size() > 1)
     path_ui(canvas.draw, palette, result, canvas.means);
@@ -316,9 +326,12 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
         return ImPlot::PlotToPixels(double{point[0]}, double{point[1]});
       },
       canvas);
+  if (spec.frame != nullptr) frame_ui(canvas.draw, context.palette, *spec.frame);
   const Picked taken = dots_ui(context, result, wanted, spec, canvas);
   if (canvas.hovered && !context.figure && !spec.lasso)
     point_at(context, result, wanted, canvas, plot_clicked() && !result.stale);
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  shown_ = {limits.X, limits.Y};
   ImPlot::EndPlot();
   return taken;
 }

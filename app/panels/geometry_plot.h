@@ -37,6 +37,10 @@ struct GeometryView {
 
 class GeometryPlot {
  public:
+  // What is in view of a plot of two components.
+  struct Frame {
+    ImPlotRange x, y;
+  };
   struct Spec {
     const char* id = "";
     bool queries = true, keys = true;  // what it shows
@@ -44,9 +48,13 @@ class GeometryPlot {
     bool lasso = false;              // the mouse draws a lasso
     const Picked* picked = nullptr;  // marked
     GeometryView* view = nullptr;    // shared; null: the plot has its own
+    const Frame* frame = nullptr;    // drawn: where another plot looks closer
   };
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);
+
+  // What was in view last.
+  const Frame& shown() const { return shown_; }
 
  private:
   // Where the dots stand on the screen.
@@ -72,6 +80,7 @@ class GeometryPlot {
                  const Spec& spec, const Canvas& canvas);
 
   Lasso lasso_;
+  Frame shown_;
   ContentFit fit_{3};  // the first frames do not know the plot's shape yet
 };
 

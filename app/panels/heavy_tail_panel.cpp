@@ -345,7 +345,7 @@ class HeavyTailPanel final : public Panel {
     const ColorRange range;
     spec.content_key = result.key + order_name + range.key();
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-      fill_strip(context.palette, range, *result->map, window, pixels, order);
+      fill_strip(context.palette, range, *result->map, result->rows.get(), window, pixels, order);
     };
     const TickRoom room;
     const auto hit = map_plot_ui(context, spec, texture_, [&] {
@@ -363,7 +363,7 @@ class HeavyTailPanel final : public Panel {
     context.workspace.pointer.at(there, key);
     const std::string attention = key > query
                                       ? "after the query: not visible"
-                                      : "attention " + share_text(result->map->rows->at(row, key));
+                                      : "attention " + share_text(result->rows->at(row, key));
     widgets::tooltip("%s\nkey %s\n%s", tail_query_lines(place, *result, row).c_str(),
                      token_line(place, key).c_str(), attention.c_str());
   }

@@ -57,7 +57,7 @@ void key_fates_ui(DrawContext& context, const KeyUnderMethod& key) {
   }
   const state::Place& place = fates.question.place;
   heading_ui(
-      context, "All layers",
+      context, "This key in all layers",
       fates->decided == 0
           ? fmt::format("{}: nowhere up for choice", chunk_name(place.info(), place.chunk))
           : fmt::format("{}, layers x {}: kept in {} of {}", chunk_name(place.info(), place.chunk),

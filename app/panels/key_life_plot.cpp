@@ -76,7 +76,7 @@ void span_label_ui(DrawContext& context, const MissQuestion::Bar& bar) {
   const widgets::FontScope small(widgets::Type::Caption);
   const std::string text = fmt::format("{}/{}", bar.kept, bar.total);
   const ImVec2 size = ImGui::CalcTextSize(text.c_str());
-  if (size.x >= (to.x - from.x) * 1.2F) return;
+  if (size.x >= to.x - from.x) return;
   const ImVec2 at((from.x + to.x - size.x) / 2, std::min(from.y, to.y - 1) - size.y - 1);
   draw->AddRectFilled({at.x - 1, at.y}, {at.x + size.x + 1, at.y + size.y},
                       widgets::with_alpha(context.palette.panel, 0.75F), 2);

@@ -13,10 +13,10 @@ namespace kvloupe::panels {
 
 namespace {
 
-// Things (chunks, layers), not a continuum: their numbers stand beside the middle of each. `most` numbers
+// Things (chunks, layers), not a continuum: their names stand beside the middle of each. `most` of them
 // have room.
-template <typename NumberOf>
-void middle_ticks(ImAxis axis, double begin, double end, double most, const NumberOf& number_of) {
+template <typename NameOf>
+void middle_ticks(ImAxis axis, double begin, double end, double most, const NameOf& name_of) {
   int step = 1;
   for (const int candidate : {2, 5, 10, 20, 50, 100, 200, 500, 1000})
     if ((end - begin) / step > most) step = candidate;
@@ -24,7 +24,7 @@ void middle_ticks(ImAxis axis, double begin, double end, double most, const Numb
   std::vector<std::string> text;
   for (int i = static_cast<int>(begin) / step * step; i < end; i += step) {
     at.push_back(i + 0.5);
-    text.push_back(std::to_string(number_of(i)));
+    text.push_back(name_of(i));
   }
   std::vector<const char*> labels;
   for (const std::string& label : text) labels.push_back(label.c_str());
@@ -37,18 +37,23 @@ void row_ticks(const MapPlotSpec& spec) {
   const double end = spec.y_range != nullptr ? std::min(spec.rows, spec.y_range->Max) : spec.rows;
   // As many as in a neighbour that has an axis of keys below it.
   const float axis = spec.show_x_ticks ? 0 : 2.9F * ImGui::GetFontSize();
-  const double fit = std::max(2.0, (spec.size.y + axis) / (2.2 * ImGui::GetFontSize()));
+  // Names belong to their rows alone; numbers can be counted on.
+  const double lines = spec.row_names != nullptr ? 1.2 : 2.2;
+  const double fit = std::max(2.0, (spec.size.y + axis) / (lines * ImGui::GetFontSize()));
   middle_ticks(ImAxis_Y1, begin, end, fit, [&](int row) {
-    return spec.row_numbers != nullptr ? (*spec.row_numbers)[static_cast<std::size_t>(row)]
-                                       : spec.first_row + row;
+    const auto index = static_cast<std::size_t>(row);
+    if (spec.row_names != nullptr) return (*spec.row_names)[index];
+    return std::to_string(spec.row_numbers != nullptr ? (*spec.row_numbers)[index]
+                                                      : spec.first_row + row);
   });
 }
 
 void col_ticks(const MapPlotSpec& spec) {
   const double fit = std::max(2.0, spec.size.x / (3.5 * ImGui::GetFontSize()));
   middle_ticks(ImAxis_X1, 0, spec.cols, fit, [&](int column) {
-    return spec.col_numbers != nullptr ? (*spec.col_numbers)[static_cast<std::size_t>(column)]
-                                       : column;
+    return std::to_string(spec.col_numbers != nullptr
+                              ? (*spec.col_numbers)[static_cast<std::size_t>(column)]
+                              : column);
   });
 }
 

@@ -69,15 +69,22 @@ void fill_matrix(const widgets::Palette& palette, const ColorRange& range,
   }
 }
 
+bool wants_rows(const state::AttentionStripQuestion::Answer& strip, double num_rows,
+                double num_keys) {
+  constexpr double kFewCells = 8e6;
+  return !strip.rows && num_rows * num_keys <= kFewCells;
+}
+
 void fill_strip(const widgets::Palette& palette, const ColorRange& range,
-                const state::AttentionStripQuestion::Answer& strip,
+                const state::AttentionStripQuestion::Answer& strip, const analysis::Matrix* rows,
                 const widgets::MapWindow& window, std::vector<ImU32>& pixels,
                 const RowOrder* order) {
-  constexpr double kExactCells = 8e6;
   const double begin = strip.query_begin;
-  const double cells = (window.row_end - window.row_begin) * (window.col_end - window.col_begin);
-  if (cells <= kExactCells || strip.coarse.rows == 0)
-    fill_matrix(palette, range, *strip.rows, {1, 1, begin}, window, pixels, order);
+  if (strip.rows) rows = strip.rows.get();
+  const bool few =
+      wants_rows(strip, window.row_end - window.row_begin, window.col_end - window.col_begin);
+  if (rows != nullptr && (strip.rows || few))
+    fill_matrix(palette, range, *rows, {1, 1, begin}, window, pixels, order);
   else
     fill_matrix(palette, range, strip.coarse, {1, static_cast<double>(strip.step), begin}, window,
                 pixels, order);

@@ -37,10 +37,14 @@ void fill_matrix(const widgets::Palette& palette, const ColorRange& range,
                  const analysis::Matrix& matrix, const CellSize& cell,
                  const widgets::MapWindow& window, std::vector<ImU32>& pixels,
                  const RowOrder* order = nullptr);
-// The same of a chunk's rows, whose coarse form stands in where very many cells are in view.
+// The same of a chunk's rows. Where the strip has them in coarse form alone that stands in, but where few
+// cells are in view and `rows` is given.
 void fill_strip(const widgets::Palette& palette, const ColorRange& range,
-                const state::AttentionStripQuestion::Answer& strip,
+                const state::AttentionStripQuestion::Answer& strip, const analysis::Matrix* rows,
                 const widgets::MapWindow& window, std::vector<ImU32>& pixels,
                 const RowOrder* order = nullptr);
+// Whether a coarse strip shows less than there is in so much of it.
+bool wants_rows(const state::AttentionStripQuestion::Answer& strip, double num_rows,
+                double num_keys);
 
 }  // namespace kvloupe::panels

@@ -99,10 +99,10 @@ void legend(DrawContext& context, const std::vector<Geometry>& results, const Wa
       for (const state::KeyFate& fate : one->fates)
         if (there.emplace(fate.lost ? analysis::KeyState::Dropped : fate.state, fate.lost).second)
           items.push_back({fmt::format("key: {}", label_of(fate)), color_of(palette, fate)});
-    const bool plain = form.color == Color::Relevance;
-    if (plain) items.push_back({"key", palette.faint, Shape::Dot});
-    items.push_back({"key 0 (sink)", palette.by_rule, plain ? Shape::Dot : Shape::Ring});
-    items.push_back({"watched key", palette.text, plain ? Shape::Dot : Shape::Ring});
+    if (form.color == Color::Relevance && there.empty())
+      items.push_back({"key", palette.faint, Shape::Dot});
+    items.push_back({"key 0 (sink)", palette.by_rule, Shape::Ring});
+    items.push_back({"watched key", palette.text, Shape::Frame});
   }
   widgets::legend_ui(palette, items);
 }
@@ -133,6 +133,18 @@ std::int32_t middle_of(const Geometry& result, const std::vector<std::int32_t>& 
 std::string chosen_words(DrawContext& context, const Geometry& result) {
   if (result->queries->chosen_by.empty()) return "";
   return query_chips(context, result.question.place, *result->queries).back().text;
+}
+
+// Whether the queries are a small blob among the keys, and a second plot has room for them.
+bool looks_closer(const Geometry& result) {
+  if (result.question.form.fit != Fit::All || result.question.form.dimensions != 2) return false;
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (std::max(room.x, room.y) < widgets::em(48) || std::min(room.x, room.y) < widgets::em(16))
+    return false;
+  constexpr double kSmall = 0.45;
+  const auto& all = result->box;
+  const auto& queries = result->query_box;
+  return queries.length(0) * queries.length(1) < kSmall * all.length(0) * all.length(1);
 }
 
 class QueryGeometryPanel final : public Panel {
@@ -247,15 +259,21 @@ class QueryGeometryPanel final : public Panel {
                 bool linked) {
     const GeometryForm& form = result.question.form;
     const bool lasso = (lasso_ || ImGui::GetIO().KeyShift) && !context.figure;
-    const auto plot = [&](GeometryPlot& on, const char* id, bool queries, bool keys, ImVec2 size) {
-      GeometryView* view = linked ? &views_[&on == &plots.first ? 0 : 1] : nullptr;
-      const Picked taken =
-          on.draw(context, result, wanted, {id, queries, keys, size, lasso, &picked_, view});
+    const auto plot = [&](GeometryPlot& on, GeometryPlot::Spec spec) {
+      spec.lasso = lasso;
+      spec.picked = &picked_;
+      if (linked) spec.view = &views_[&on == &plots.first ? 0 : 1];
+      const Picked taken = on.draw(context, result, wanted, spec);
       if (!taken.empty() && !result.stale) pick(context, result, taken);
     };
-    if (form.fit != Fit::Both) {
-      plot(plots.first, "##geometry", form.shows_queries(), form.shows_keys(),
-           {-1, plot_height(context, ImGui::GetContentRegionAvail().y)});
+    const bool apart = form.fit == Fit::Both;
+    const bool closer = !apart && !linked && looks_closer(result);
+    const GeometryPlot::Spec all{"##geometry", form.shows_queries(), form.shows_keys()};
+    const GeometryPlot::Spec queries{"##queries", true, false}, keys{"##keys", false, true};
+    if (!apart && !closer) {
+      GeometryPlot::Spec spec = all;
+      spec.size = {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
+      plot(plots.first, spec);
       return;
     }
     const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -263,16 +281,26 @@ class QueryGeometryPanel final : public Panel {
     const bool beside = room.x > room.y;
     const ImVec2 half = beside ? ImVec2((room.x - gap) / 2, room.y)
                                : ImVec2(room.x, (room.y - ImGui::GetStyle().ItemSpacing.y) / 2);
-    const auto titled = [&](const char* title, GeometryPlot& on, const char* id, bool queries) {
+    const auto titled = [&](const char* title, GeometryPlot& on, GeometryPlot::Spec spec) {
       ImGui::BeginGroup();
       const float top = ImGui::GetCursorPosY();
       heading_ui(context, title, "");
-      plot(on, id, queries, !queries, {half.x, half.y - (ImGui::GetCursorPosY() - top)});
+      spec.size = {half.x, half.y - (ImGui::GetCursorPosY() - top)};
+      plot(on, spec);
       ImGui::EndGroup();
     };
-    titled("Queries", plots.first, "##queries", true);
+    if (apart) {
+      titled("Queries", plots.first, queries);
+    } else {
+      GeometryPlot::Spec framed = all;
+      framed.frame = &plots.second.shown();
+      titled("Queries and keys", plots.first, framed);
+    }
     if (beside) ImGui::SameLine(0, gap);
-    titled("Keys", plots.second, "##keys", false);
+    if (apart)
+      titled("Keys", plots.second, keys);
+    else
+      titled("Queries, closer", plots.second, queries);
   }
 
   // The state holds one range of keys and one query.

@@ -185,7 +185,7 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
 void span_heads_ui(DrawContext& context, const SpanLossNow& now) {
   if (!now.loss || now.loss->heads.empty()) return;
   const SpanLoss& loss = *now.loss;
-  heading_ui(context, "All layers",
+  heading_ui(context, "The span in all layers",
              loss.has_causes ? "share kept, from none to all; dots: the heads that matter"
                              : "share kept, from none to all");
   HeadGrid(now).draw(context, now.question.place);

@@ -33,6 +33,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       notes_(messages_),
       glyphs_(workspace.memory, MemoryPart::Textures, 0),
       exporter_(workspace, files_, messages_),
+      figure_sheet_(workspace, exporter_),
       layouts_(workspace, panels_, steps_, files_, messages_),
       capture_(workspace, files_, messages_),
       cursor_menu_(workspace, panels_, exporter_, messages_),
@@ -47,7 +48,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
         exporter_.ask(view, format, settings_.last_folder);
     if (!workspace_.has_trace()) return;
-    exporter_.picture_menu_ui();
+    if (ImGui::MenuItem("Figure\u2026")) figure_sheet_.open(view);
     if (ImGui::MenuItem("Copy the export command"))
       ImGui::SetClipboardText(exporter_.command_of(view).c_str());
     if (ImGui::MenuItem("Copy the command that opens it here"))
@@ -193,6 +194,7 @@ void Explorer::draw_all() {
   // The question stands alone: of two dialogs each would close the other.
   if (!closing_.asking()) {
     files_.draw(gui_.palette());
+    figure_sheet_.draw(gui_.palette(), settings_.last_folder);
     exporter_.draw(gui_.palette());
     layouts_.draw(gui_.palette());
   }

@@ -21,6 +21,7 @@
 #include "app/shell/windows/dialogs.h"
 #include "app/shell/windows/dropped_files.h"
 #include "app/shell/windows/exporter.h"
+#include "app/shell/windows/figure_sheet.h"
 #include "app/shell/windows/file_dialog.h"
 #include "app/shell/windows/layouts.h"
 #include "app/shell/windows/memory_window.h"
@@ -61,6 +62,7 @@ class Explorer {
   bool playing() const { return transport_.playing(); }
   PanelHost& panels() { return panels_; }
   Exporter& exporter() { return exporter_; }
+  FigureSheet& figure_sheet() { return figure_sheet_; }
   Messages& messages() { return messages_; }
   CaptureWindow& capture() { return capture_; }
   // Files and folders that were dropped on the window together.
@@ -139,6 +141,7 @@ class Explorer {
   MemoryCharge glyphs_;
   FileDialog files_;
   Exporter exporter_;
+  FigureSheet figure_sheet_;
   Layouts layouts_;
   ClosingQuestion closing_;
   CaptureWindow capture_;

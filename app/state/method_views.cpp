@@ -28,6 +28,7 @@ constexpr MethodView kMethodViews[] = {
     {"block_tables",
      [](Granularity granularity, const Traits&) { return granularity == Granularity::Block; }},
     {"query_geometry", [](Granularity, const Traits& traits) { return traits.samples_rows; }},
+    {"slot_scores", [](Granularity, const Traits& traits) { return traits.has_slots; }},
     {"query_relevance", [](Granularity, const Traits& traits) { return traits.samples_rows; }},
 };
 

@@ -75,6 +75,7 @@ std::vector<Perspective> make_perspectives() {
         {"quest_pages", Spot::Large},
         {"block_tables", Spot::Large},
         {"query_geometry", Spot::Large},
+        {"slot_scores", Spot::Large},
         {"query_relevance", Spot::Large},
         {"heavy_tail", Spot::Large},
         {"received_rankings", Spot::Large},

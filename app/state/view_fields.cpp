@@ -125,6 +125,13 @@ void read_column(ViewState& what, const Texts& texts) {
   what.picture.column_cm = *width * to_cm;
 }
 
+void read_head(ViewState& what, const Texts& texts) {
+  const std::string& text = texts.front();
+  if (text != "full" && text != "none")
+    throw not_valid("head", text, "a figure has all of its head, or none", "write full or none");
+  what.picture.head = text == "full";
+}
+
 Texts write_options(const ViewState& what) {
   Texts texts;
   for (const auto& [name, value] : what.options) texts.push_back(name + "=" + value);
@@ -220,6 +227,10 @@ std::vector<ViewField> make_fields() {
       {"font", "", "a font family of this machine for the text (default Inter)", Shape::One,
        kCommand, [](const S& s) { return unless_empty(s.picture.font); },
        [](S& s, const Texts& t) { s.picture.font = t.front(); }},
+      {"head", "",
+       "none leaves out title, caption and chips, for a figure whose text says them (default full)",
+       Shape::One, kCommand, [](const S& s) { return s.picture.head ? Texts{} : Texts{"none"}; },
+       read_head},
       {"panels", "panel",
        "one panel of several: what differs in it, as in method=quoka;goto=chunk=12; given once for "
        "each, in order",

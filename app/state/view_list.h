@@ -18,6 +18,7 @@
   X(token_strip)         \
   X(query_geometry)      \
   X(query_relevance)     \
+  X(slot_scores)         \
   X(heavy_tail)          \
   X(aqua_lanes)          \
   X(block_tables)        \

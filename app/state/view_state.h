@@ -29,6 +29,7 @@ struct PictureForm {
   double column_cm = 0;            // the width on paper; 0: none is asked for
   double font_pt = 7;              // the text's size on paper, where a width is
   std::string font{};              // a family in place of Inter
+  bool head = true;                // title, caption and chips
   bool operator==(const PictureForm&) const = default;
 };
 

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kvloupe::widgets {
 namespace {
 
 ImDrawList* draw() { return ImGui::GetWindowDrawList(); }
+
+FigureParts figure_parts;  // of the figure that is drawn now
 
 constexpr float kHatchShare = 0.25F;  // of the distance of two lines
 float hatch_step() { return std::max(5.0F, grid(0.75F)); }
@@ -127,6 +130,7 @@ static std::vector<std::string> cut_at_commas(const std::string& spec, float wid
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
                     const std::string& subtitle, const std::string& caption,
                     const std::vector<Chip>& chips) {
+  if (figure && !figure_parts.head) return;
   if (figure && !title.empty()) {
     {
       const FontScope strong(Type::Title);
@@ -167,7 +171,16 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
   }
 }
 
+FigureScope::FigureScope(const FigureParts& parts) : before_(std::exchange(figure_parts, parts)) {}
+FigureScope::~FigureScope() { figure_parts = before_; }
+
 void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
+  if (std::vector<LegendItem>* legends = figure_parts.legends; legends != nullptr) {
+    for (const LegendItem& item : items)
+      if (std::find(legends->begin(), legends->end(), item) == legends->end())
+        legends->push_back(item);
+    return;
+  }
   const FontScope small(Type::Caption);
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   const float box = em(0.75F);

@@ -31,8 +31,25 @@ struct LegendItem {
   std::string text;
   ImU32 color = 0;
   enum class Shape { Square, Dot, Ring, Line, Triangle, Diamond, Frame } shape = Shape::Square;
+  bool operator==(const LegendItem&) const = default;
 };
 void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);
+
+// While it lives figures are drawn without some of their parts.
+struct FigureParts {
+  bool head = true;                            // title, caption and chips
+  std::vector<LegendItem>* legends = nullptr;  // takes them in their place, each once
+};
+class FigureScope {
+ public:
+  explicit FigureScope(const FigureParts& parts);
+  ~FigureScope();
+  FigureScope(const FigureScope&) = delete;
+  FigureScope& operator=(const FigureScope&) = delete;
+
+ private:
+  FigureParts before_;
+};
 
 // A rectangle of what happened to keys. In the colour of the evicted it is hatched.
 void key_rect(ImDrawList* draw, const Palette& palette, ImVec2 from, ImVec2 to, ImU32 color,

@@ -100,7 +100,7 @@ TEST_P(PicturesTest, TwoTracesShareNone) {
 
 INSTANTIATE_TEST_SUITE_P(Views, PicturesTest,
                          ::testing::Values("kv_map", "aqua_lanes", "block_tables", "quest_pages",
-                                           "selected_vs_true", "heavy_tail"),
+                                           "selected_vs_true", "slot_scores", "heavy_tail"),
                          [](const auto& view) { return view.param; });
 
 }  // namespace

@@ -1,5 +1,6 @@
 // One user's way from a prompt of their own to a figure and a note, by mouse and keyboard, with the
 // model that comes with KVLoupe; then the window is closed, and a new one goes on from there.
+#include "app/figure/image.h"
 #include "app/shell/commands/run_self.h"
 #include "app/shell/saved/notes_file.h"
 #include "app/state/questions/why_lost/span_loss.h"
@@ -12,7 +13,9 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 
 namespace kvloupe {
@@ -23,6 +26,11 @@ using shell::CaptureStage;
 using state::Slot;
 
 std::string form(const std::string& name) { return "//###capture/**/" + name; }
+
+std::string text_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 
 std::string sentences(int first, int count) {
   std::string text;
@@ -90,6 +98,7 @@ class WindowStory : public test::WindowTest {
   void capture_own_prompt();
   static void find_why_it_was_lost();
   void export_figure();
+  void see_figure_before_it_is_written();
 
   TemporaryFolder folder_;
 };
@@ -158,6 +167,47 @@ void WindowStory::export_figure() {
   EXPECT_GT(fs::file_size(folder_ / "figure.png"), 10'000U);
 }
 
+// The sheet shows what the command line draws, follows its form, and writes it.
+void WindowStory::see_figure_before_it_is_written() {
+  ASSERT_TRUE(explorer().run_command("figure.kv_map"));
+  const auto& sheet = explorer().figure_sheet();
+  ASSERT_TRUE(until([&] { return sheet.is_current(); }));
+  ASSERT_EQ(sheet.preview()->problem, "");
+  EXPECT_EQ(sheet.preview()->image.width, 1600);
+  EXPECT_EQ(figure::png_bytes(sheet.preview()->image),
+            figure::png_bytes(figure::image_of_png(text_of(folder_ / "figure.png"))));
+  save_picture("story_figure.png");
+  drive("on paper, without its head", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("//###figure");
+    ctx->ItemClick("**/for paper");
+    ctx->ItemInputValue("**/##column", 17.0F);
+    ctx->ItemUncheck("**/title and chips");
+    ctx->Yield(3);
+  });
+  ASSERT_TRUE(until([&] { return sheet.is_current(); }));
+  EXPECT_NEAR(sheet.preview()->image.width, 17 / 2.54 * 300, 2);
+  save_picture("story_figure_paper.png");
+  drive("save", [&](ImGuiTestContext* ctx) {
+    ctx->SetRef("//###figure");
+    ctx->ItemClick("**/Save as PDF\u2026");
+    ctx->Yield(3);
+    ctx->SetRef("//$FOCUSED");
+    ctx->ItemInput("##name");
+    ctx->KeyCharsReplace((folder_ / "figure.pdf").c_str());
+    ctx->ItemClick("Save");
+    ctx->Yield(3);
+  });
+  EXPECT_TRUE(until([&] { return fs::exists(folder_ / "figure.pdf"); }))
+      << explorer().messages().history().back();
+  drive("close", [](ImGuiTestContext* ctx) {
+    ctx->WindowFocus("//###figure");
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(3);
+  });
+  EXPECT_FALSE(sheet.is_open());
+  EXPECT_FALSE(selection().picture.head);
+}
+
 TEST_F(WindowStory, FromOnesOwnPromptToAFigureAndBackTheNextDay) {
   capture_own_prompt();
   if (HasFatalFailure()) return;
@@ -178,6 +228,7 @@ TEST_F(WindowStory, FromOnesOwnPromptToAFigureAndBackTheNextDay) {
   });
   go("kept");
   export_figure();
+  see_figure_before_it_is_written();
   const state::Place before = place();
 
   {

@@ -53,6 +53,32 @@ TEST(Csv, IsQuotedWhereItMustBeAndHoldsEveryByte) {
   EXPECT_EQ(csv_text(table), "method\n\"dense\"\n");
 }
 
+// By the table of numbers: of mass_recall more is better, of the keys kept fewer; of words nothing is. What reads the
+// same is as good.
+TEST(Marks, TheBestAndTheSecondBestAsTheyAreWritten) {
+  const Table table{{"method", Number::MassRecall, Number::EffectiveBudget},
+                    {{MethodText{"a"}, 0.5, 20},
+                     {MethodText{"b"}, 0.70001, 20},
+                     {MethodText{"c"}, 0.7, 20},
+                     {MethodText{"d"}, 0.1, 20},
+                     {MethodText{"e"}, std::nullopt, 20}}};
+  const std::string latex = latex_text(table, Marks::Best);
+  const auto count = [&](const std::string& part) {
+    int times = 0;
+    for (std::size_t at = latex.find(part); at != std::string::npos; at = latex.find(part, at + 1))
+      ++times;
+    return times;
+  };
+  EXPECT_EQ(count("\\textbf{"), 2) << latex;     // b and c
+  EXPECT_EQ(count("\\underline{"), 1) << latex;  // a
+  EXPECT_NE(latex.find("texttt{a} & \\underline{"), std::string::npos) << latex;
+  EXPECT_EQ(latex_text(table).find("textbf"), std::string::npos);
+  EXPECT_NE(markdown_text(table, Marks::Best).find("| **"), std::string::npos);
+  const Table lower{{Number::EffectiveBudget}, {{300}, {100}, {200}}};
+  const std::string markdown = markdown_text(lower, Marks::Best);
+  EXPECT_LT(markdown.find("**"), markdown.find("| *2")) << markdown;
+}
+
 TEST(Csv, HasWhatPeopleDoNotSeeAndNothingMadeForThem) {
   const Table table{{"a", {"hidden", ""}, {"", "words"}}, {{1, 2, "three"}}};
   EXPECT_EQ(csv_text(table), "a,hidden\n1,2\n");

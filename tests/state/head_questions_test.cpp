@@ -111,20 +111,6 @@ TEST_F(HeadQuestionsTest, SayWhyTheyCannotBeAsked) {
   EXPECT_EQ((RankedSelectionQuestion{at(trace_, 0, 0, 1), {}}.obstacle()), "Choose a method");
 }
 
-// The query of row 0 sees four keys, the one of row 1 five.
-TEST_F(HeadQuestionsTest, LargestOfColumnsLosesNoBrightCellAndNoBrokenOne) {
-  const analysis::Matrix matrix{2, 5, {1, 4, 2, 3, kNaN, 5, kNaN, 9, 7, 8}};
-  const analysis::Matrix reduced = largest_of_columns(matrix, 2, 3);
-  ASSERT_EQ(reduced.rows, 2);
-  ASSERT_EQ(reduced.cols, 3);
-  EXPECT_EQ(reduced.at(0, 0), 4);
-  EXPECT_EQ(reduced.at(0, 1), 3);
-  EXPECT_TRUE(std::isnan(reduced.at(0, 2)));  // sees none
-  EXPECT_TRUE(std::isnan(reduced.at(1, 0)));
-  EXPECT_EQ(reduced.at(1, 1), 9);
-  EXPECT_EQ(reduced.at(1, 2), 8);
-}
-
 TEST_F(HeadQuestionsTest, GeometryFramesAllPointsAndCountsTheChosen) {
   const Place place = at(trace_, 1, 2, 3);
   const auto few = answer(QueryGeometryQuestion{place, {}});

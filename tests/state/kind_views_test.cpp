@@ -3,6 +3,7 @@
 #include "app/state/questions/how_it_works/aqua_lanes.h"
 #include "app/state/questions/how_it_works/block_tables.h"
 #include "app/state/questions/how_it_works/quest_pages.h"
+#include "app/state/questions/how_it_works/slot_scores.h"
 #include "tests/base/matchers.h"
 #include "tests/state/small_workspace.h"
 
@@ -27,7 +28,7 @@ class KindViewsTest : public testing::SmallTraceViews {
 };
 
 TEST_F(KindViewsTest, WithoutATraceTheySaySoAndHaveNoRows) {
-  for (const char* view : {"aqua_lanes", "block_tables", "quest_pages"}) {
+  for (const char* view : {"aqua_lanes", "block_tables", "quest_pages", "slot_scores"}) {
     EXPECT_EQ(problem_of_view(view), "Open a trace");
     const Table table = find_view(view)->table(workspace_);
     EXPECT_FALSE(table.columns.empty());
@@ -47,6 +48,11 @@ TEST_F(KindViewsTest, AMethodOfTheKindIsShownItself) {
   choose("quest:budget_tokens=8,page_size=4,prefill=dense");
   EXPECT_EQ(quest_pages_question(workspace_).method, workspace_.method());
   EXPECT_EQ(quest_pages_question(workspace_).stand_in, "");
+  for (const char* method : {"quoka:budget_tokens=8", "uniform_queries:budget_tokens=8"}) {
+    choose(method);
+    EXPECT_EQ(slot_scores_question(workspace_).method, workspace_.method());
+    EXPECT_EQ(slot_scores_question(workspace_).stand_in, "");
+  }
 }
 
 // Bases are fitted on the trace alone here: what another loses in a calibrated one is not known.
@@ -120,6 +126,9 @@ TEST_F(KindViewsTest, AnotherMethodHasAStandInThatIsSaid) {
               HasSubstr("quest:budget_tokens=24,budget_ratio=0,"));
   EXPECT_EQ(quest_pages_question(workspace_).stand_in,
             "snapkv does not select pages: shown is quest with the same budget.");
+  EXPECT_THAT(slot_scores_question(workspace_).method.text, HasSubstr("quoka:budget_tokens=24,"));
+  EXPECT_EQ(slot_scores_question(workspace_).stand_in,
+            "snapkv scores keys without query slots: shown is quoka with the same budget.");
   choose("keydiff:budget_ratio=0.25");
   EXPECT_THAT(quest_pages_question(workspace_).method.text,
               HasSubstr("quest:budget_tokens=0,budget_ratio=0.25,"));
@@ -134,6 +143,7 @@ TEST_F(KindViewsTest, AMethodOfALaterVersionHasAStandInToo) {
   EXPECT_THAT(aqua_lanes_question(workspace_).stand_in, HasSubstr("does not know the lanes of"));
   EXPECT_THAT(quest_pages_question(workspace_).stand_in, HasSubstr("does not know the pages of"));
   EXPECT_THAT(block_tables_question(workspace_).stand_in, HasSubstr("later chooses no blocks"));
+  EXPECT_THAT(slot_scores_question(workspace_).stand_in, HasSubstr("does not know the slots of"));
   EXPECT_EQ(problem_of_view("quest_pages"), "");
   EXPECT_EQ(problem_of_view("block_tables"), "");
 }
@@ -146,7 +156,8 @@ TEST_F(KindViewsTest, TracesPlacesAndMethodsHaveKeysOfTheirOwn) {
     keys.insert(key_of(aqua_lanes_question(workspace_)));
     keys.insert(key_of(block_tables_question(workspace_)));
     keys.insert(key_of(quest_pages_question(workspace_)));
-    asked += 3;
+    keys.insert(key_of(slot_scores_question(workspace_)));
+    asked += 4;
   };
   for (const char* path : {"a.h5", "b.h5"}) {
     open(path);

@@ -195,11 +195,14 @@ void Explorer::add_view_commands() {
   Adder(commands_, "View")("layout.reset", "Reset the layout of this workspace", {},
                            [this] { panels_.reset_layout(); });
   const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });
-  for (const state::ViewInfo& view : state::views())
+  for (const state::ViewInfo& view : state::views()) {
+    hidden(fmt::format("figure.{}", view.id), fmt::format("Figure of {}\u2026", view.title), {},
+           [this, &view] { figure_sheet_.open(view); });
     for (const state::Format format : view.formats())
       hidden(fmt::format("export.{}.{}", view.id, state::name_of(format)),
              fmt::format("Export {} as {}\u2026", view.title, state::name_of(format)), {},
              [this, &view, format] { exporter_.ask(view, format, settings_.last_folder); });
+  }
 }
 
 void Explorer::add_look_commands() {

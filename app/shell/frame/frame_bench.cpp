@@ -60,7 +60,7 @@ std::string missing_of(state::Workspace& workspace, const PanelHost& panels) {
   };
   const std::string map =
       why("kv_map", workspace.ask(state::KvMapQuestion{place, workspace.method()}));
-  return map.empty() ? why("attention_map", workspace.ask(state::AttentionRowsQuestion{place}))
+  return map.empty() ? why("attention_map", workspace.ask(state::AttentionStripQuestion{place}))
                      : map;
 }
 

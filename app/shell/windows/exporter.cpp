@@ -15,8 +15,11 @@
 
 namespace kvloupe::shell {
 std::string Exporter::command_of(const state::ViewInfo& view) const {
-  return state::shell_line(state::export_arguments(state::describe(workspace_, view))) +
-         " --png figure.png";
+  return command_of(state::describe(workspace_, view));
+}
+
+std::string Exporter::command_of(const state::ViewState& picture) {
+  return state::shell_line(state::export_arguments(picture)) + " --png figure.png";
 }
 
 std::string Exporter::link_command_of(const state::ViewInfo& view,
@@ -31,29 +34,6 @@ std::string Exporter::link_command_of(const state::ViewInfo& view,
                      state::shell_word(state::link_text(what)));
 }
 
-void Exporter::picture_menu_ui() {
-  if (!ImGui::BeginMenu("Exported pictures")) return;
-  state::PictureForm form = workspace_.selection().picture;
-  for (const auto theme : {state::ThemeKind::Light, state::ThemeKind::Dark})
-    if (ImGui::MenuItem(theme == state::ThemeKind::Light ? "Light" : "Dark", nullptr,
-                        form.theme == theme))
-      form.theme = theme;
-  ImGui::Separator();
-  for (const auto& [width, height] :
-       {std::pair{1600, 900}, std::pair{1200, 800}, std::pair{800, 600}, std::pair{800, 500}})
-    if (ImGui::MenuItem(fmt::format("{} x {}", width, height).c_str(), nullptr,
-                        form.width == width && form.height == height)) {
-      form.width = width;
-      form.height = height;
-    }
-  ImGui::Separator();
-  for (const double scale : {1.0, 2.0, 3.0})
-    if (ImGui::MenuItem(fmt::format("Scale {}", scale).c_str(), nullptr, form.scale == scale))
-      form.scale = scale;
-  ImGui::EndMenu();
-  workspace_.cursor.set_picture(form);
-}
-
 void Exporter::ask(const state::ViewInfo& view, state::Format format, const std::string& folder) {
   if (!workspace_.has_trace()) return;
   // What stands on the screen now, not when the name has been found.
@@ -63,11 +43,22 @@ void Exporter::ask(const state::ViewInfo& view, state::Format format, const std:
     view.problem(workspace_);  // asks for all that the table is made of
     shown = workspace_.apart();
   }
+  ask_for_name({what, shown, format, {}}, view.title, folder);
+}
+
+void Exporter::ask(const state::ViewState& picture, const std::string& title, state::Format format,
+                   const std::string& folder) {
+  ask_for_name({picture, nullptr, format, {}}, title, folder);
+}
+
+void Exporter::ask_for_name(Request request, const std::string& title, const std::string& folder) {
   const std::filesystem::path start =
-      std::filesystem::path(folder) / fmt::format("{}.{}", view.id, state::ending_of(format));
-  files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", view.title), start,
-              [this, what, shown, format](const std::string& file) {
-                begin({what, shown, format, file});
+      std::filesystem::path(folder) /
+      fmt::format("{}.{}", request.what.view, state::ending_of(request.format));
+  files_.open(FileDialog::Purpose::SaveFile, fmt::format("Export {}", title), start,
+              [this, request](const std::string& file) mutable {
+                request.file = file;
+                begin(request);
               });
 }
 

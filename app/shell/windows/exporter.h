@@ -25,14 +25,16 @@ class Exporter {
 
   // Opens the dialog; `folder` is where it begins.
   void ask(const state::ViewInfo& view, state::Format format, const std::string& folder);
+  // The same of a picture that was described before.
+  void ask(const state::ViewState& picture, const std::string& title, state::Format format,
+           const std::string& folder);
   // The command line that makes the figure, for the clipboard.
   std::string command_of(const state::ViewInfo& view) const;
+  static std::string command_of(const state::ViewState& picture);
   // The command line that opens the trace at what the window shows, or at a place of it, with the view
   // before others.
   std::string link_command_of(const state::ViewInfo& view,
                               const state::Place* place = nullptr) const;
-  // The form of exported pictures, as a part of a menu.
-  void picture_menu_ui();
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);
   // Runs the command line that draws the file: "" on success, else its sentence. On a job's thread.
@@ -46,6 +48,7 @@ class Exporter {
     state::Format format;
     std::string file;
   };
+  void ask_for_name(Request request, const std::string& title, const std::string& folder);
   void begin(const Request& request);
   void write(const Request& request);
   // "" on success, else a sentence.

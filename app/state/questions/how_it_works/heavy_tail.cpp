@@ -90,7 +90,7 @@ Table table(Workspace& workspace) {
 Array array(Workspace& workspace) {
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return {};
-  const analysis::Matrix& rows = *result->map->rows;
+  const analysis::Matrix& rows = *result->rows;
   const auto* order = row_order(*result, workspace.option(kView, "order"));
   if (order == nullptr) return array_of("<f4", {rows.rows, rows.cols}, rows.values);
   std::vector<float> values;
@@ -106,9 +106,10 @@ Array array(Workspace& workspace) {
 
 HeavyTailQuestion::Answer HeavyTailQuestion::work(Steps& steps) const {
   Answer answer;
+  answer.rows = steps.need(AttentionRowsQuestion{place});
   answer.map = steps.need(AttentionStripQuestion{place});
   answer.spread = engine().heavy_tail(*place.trace->session, place.layer, place.chunk, place.q_head,
-                                      *answer.map->rows, steps.context);
+                                      *answer.rows, steps.context);
   const analysis::HeavyTail& spread = answer.spread;
 
   answer.relevance.ranking = analysis::rank(spread.relevance);
@@ -135,7 +136,8 @@ std::uint64_t HeavyTailQuestion::bytes(const Answer& answer) {
   constexpr std::uint64_t kPerItem = 2 * sizeof(double) + 2 * sizeof(std::int32_t);
   const auto items = static_cast<std::uint64_t>(2 * answer.num_queries() + answer.num_keys()) +
                      answer.spread.deviations.bins.size();
-  return sizeof(answer) + AttentionStripQuestion::bytes(*answer.map) + items * kPerItem;
+  return sizeof(answer) + AttentionRowsQuestion::bytes(*answer.rows) +
+         bytes_in(answer.map->coarse.values) + items * kPerItem;
 }
 
 const std::vector<std::int32_t>* row_order(const HeavyTailQuestion::Answer& answer,

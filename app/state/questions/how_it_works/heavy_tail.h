@@ -32,7 +32,8 @@ struct HeavyTailQuestion : OfPlace<At::Cell> {
     double height(std::size_t rank) const { return share(ranking.value[rank]); }
   };
   struct Answer {
-    std::shared_ptr<const AttentionStripQuestion::Answer> map;
+    std::shared_ptr<const analysis::Matrix> rows;
+    std::shared_ptr<const AttentionStripQuestion::Answer> map;  // the same, as it is drawn
     analysis::HeavyTail spread;
     Curve relevance;  // items: rows of the chunk; heights 1 + S_q, the cosine distance to the mean
     Shares queries;   // items: rows of the chunk

@@ -158,11 +158,11 @@ GeometryQuestion::Box box_of(std::initializer_list<const Points*> clouds) {
   return box;
 }
 
-void measure(GeometryQuestion::Answer& answer, const GeometryForm& form) {
+void measure(GeometryQuestion::Answer& answer) {
   const analysis::HeadPoints& points = *answer.points;
+  answer.query_box = box_of({&points.queries, &points.mean_queries});
   answer.key_box = box_of({&points.keys});
-  answer.box = form.apart() ? box_of({&points.queries, &points.mean_queries})
-                            : box_of({&points.queries, &points.mean_queries, &points.keys});
+  answer.box = box_of({&points.queries, &points.mean_queries, &points.keys});
   if (!points.relevance.empty()) {
     const auto [least, most] =
         std::minmax_element(points.relevance.begin(), points.relevance.end());
@@ -177,15 +177,19 @@ void measure(GeometryQuestion::Answer& answer, const GeometryForm& form) {
 }
 
 std::vector<KeyFate> fates_of(const Place& place, const std::vector<std::int32_t>& keys,
-                              const analysis::KvMap& map, const analysis::SelectedVsTrue& cell) {
+                              const analysis::KvMap& map) {
   std::vector<KeyFate> fates;
-  for (const std::int32_t key : keys) {
-    const auto index = static_cast<std::size_t>(key);
-    fates.push_back(
-        {map.at(static_cast<std::size_t>(place.chunk), key),
-         index < cell.verdict.size() && cell.verdict[index] == analysis::KeyVerdict::Miss});
-  }
+  for (const std::int32_t key : keys)
+    fates.push_back({map.at(static_cast<std::size_t>(place.chunk), key)});
   return fates;
+}
+
+void mark_lost(std::vector<KeyFate>& fates, const std::vector<std::int32_t>& keys,
+               const analysis::SelectedVsTrue& cell) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto key = static_cast<std::size_t>(keys[i]);
+    fates[i].lost = key < cell.verdict.size() && cell.verdict[key] == analysis::KeyVerdict::Miss;
+  }
 }
 
 }  // namespace
@@ -227,6 +231,12 @@ std::uint64_t QueryGeometryQuestion::bytes(const Answer& answer) {
   return answer.geometry.relevance.size() * (4 * sizeof(float) + 1);
 }
 
+// Whether there is a method to keep keys, and it can work here.
+bool GeometryQuestion::knows_kept_keys(const QueryGeometryQuestion::Answer& queries) const {
+  return form.color == GeometryForm::Color::Relevance && form.shows_keys() && method.known() &&
+         queries.geometry.chosen_missing.empty() && missing(place, method).empty();
+}
+
 HeadPointsQuestion GeometryQuestion::points() const {
   return {place, form.all_chunks, form.dimensions, form.apart(), form.before_rotary};
 }
@@ -243,11 +253,13 @@ GeometryQuestion::Answer GeometryQuestion::work(Steps& steps) const {
   answer.points = steps.need(points());
   if (form.color == GeometryForm::Color::Attention)
     answer.attention = steps.need(HeadAttentionQuestion{place, form.all_chunks});
-  if (form.color == GeometryForm::Color::Fate)
-    answer.fates =
-        fates_of(place, answer.points->key_positions, steps.need(KvMapQuestion{place, method})->map,
-                 steps.need(SelectedVsTrueQuestion{place, method})->cell);
-  measure(answer, form);
+  const bool is_fate = form.color == GeometryForm::Color::Fate;
+  const std::vector<std::int32_t>& keys = answer.points->key_positions;
+  if (is_fate || knows_kept_keys(*answer.queries))
+    answer.fates = fates_of(place, keys, steps.need(KvMapQuestion{place, method})->map);
+  if (is_fate)
+    mark_lost(answer.fates, keys, steps.need(SelectedVsTrueQuestion{place, method})->cell);
+  measure(answer);
   return answer;
 }
 

@@ -77,9 +77,10 @@ struct GeometryQuestion : OfMethod<At::Cell> {
     std::shared_ptr<const QueryGeometryQuestion::Answer> queries;  // of the place's chunk
     std::shared_ptr<const analysis::HeadPoints> points;
     std::shared_ptr<const analysis::HeadAttention> attention;  // where that is the colour
-    std::vector<KeyFate> fates;  // of points->keys, where that is the colour
-    Box box;      // of what is shown; where queries and keys are apart, of the queries
-    Box key_box;  // of the keys
+    // Of points->keys, where that is the colour, or where keys have no other one and the method says
+    // which it keeps; the latter says nothing of those that are lost, which asks for exact attention.
+    std::vector<KeyFate> fates;
+    Box box, query_box, key_box;                      // of all points, of the queries, of the keys
     double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
     float most_given = 0, most_received = 0;          // of attention
 
@@ -97,6 +98,7 @@ struct GeometryQuestion : OfMethod<At::Cell> {
 
  private:
   HeadPointsQuestion points() const;
+  bool knows_kept_keys(const QueryGeometryQuestion::Answer& queries) const;
 };
 
 // How much each of these queries attends to the keys chosen.

@@ -1,9 +1,9 @@
 #include "app/state/questions/how_it_works/quest_pages.h"
 
+#include "app/state/questions/how_it_works/stand_in.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
-#include "core/base/units.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -110,25 +111,6 @@ void add_steps(Answer& answer) {
   }
 }
 
-// Quest with the budget of another method, or with the default one.
-selection::MethodSpec quest_like(const MethodChoice& chosen, std::int32_t num_tokens) {
-  const auto source = chosen.known() && chosen.spec->has_budget()
-                          ? *chosen.spec
-                          : selection::MethodSpec::parse(default_spec(num_tokens));
-  const std::int64_t tokens = source.budget_tokens();
-  return selection::MethodSpec::parse(
-      tokens > 0 ? fmt::format("quest:budget_tokens={}", tokens)
-                 : fmt::format("quest:budget_ratio={}", format_shortest(source.budget_ratio())));
-}
-
-std::string stand_in_for(const MethodChoice& chosen) {
-  if (chosen.empty()) return {};
-  if (!chosen.known())
-    return fmt::format("This version does not know the pages of {}: shown is quest.", chosen.id());
-  return fmt::format("{} does not select pages: shown is quest with {}.", chosen.id(),
-                     chosen.spec->has_budget() ? "the same budget" : "a budget of its own");
-}
-
 }  // namespace
 
 QuestPagesQuestion::Answer QuestPagesQuestion::work(Steps& steps) const {
@@ -162,9 +144,9 @@ QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
   const MethodChoice chosen = question.method;
   if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page)
     return question;
-  question.method = choice_anew(
-      quest_like(chosen, question.place.info().num_tokens).resolved(question.place.trace->shape()));
-  question.stand_in = stand_in_for(chosen);
+  StandIn quest = stand_in_for(chosen, question.place, "quest", "does not select pages", "pages");
+  question.method = std::move(quest.method);
+  question.stand_in = std::move(quest.why);
   return question;
 }
 

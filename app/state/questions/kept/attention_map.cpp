@@ -7,8 +7,6 @@
 #include "core/engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace kvloupe::state {
@@ -16,7 +14,7 @@ namespace {
 
 constexpr const char* kViewId = "attention_map";
 constexpr int kMapSide = 1024;
-constexpr std::size_t kLargeStripCells = 8'000'000;
+constexpr std::int64_t kLargeStripCells = 8'000'000;
 constexpr std::int64_t kStripColumns = 4096;
 
 // The attention is that of the place, whatever the methods: one picture of each trace.
@@ -76,13 +74,20 @@ AttentionRowsQuestion::Answer AttentionRowsQuestion::work(Steps& steps) const {
 }
 
 AttentionStripQuestion::Answer AttentionStripQuestion::work(Steps& steps) const {
+  const trace::ChunkInfo& chunk = place.chunk_info();
   Answer answer;
-  answer.rows = steps.need(AttentionRowsQuestion{place});
-  answer.query_begin = place.chunk_info().begin;
-  answer.num_broken = analysis::count_broken(*answer.rows, answer.query_begin);
-  if (answer.rows->values.size() <= kLargeStripCells) return answer;
-  answer.step = (answer.rows->cols + kStripColumns - 1) / kStripColumns;
-  answer.coarse = largest_of_columns(*answer.rows, answer.step, answer.query_begin);
+  answer.query_begin = chunk.begin;
+  if (std::int64_t{chunk.length} * chunk.end() <= kLargeStripCells) {
+    answer.rows = steps.need(AttentionRowsQuestion{place});
+    answer.num_broken = analysis::count_broken(*answer.rows, answer.query_begin);
+    return answer;
+  }
+  analysis::AttentionStrip strip =
+      engine().attention_strip(*place.trace->session, place.layer, place.q_head, chunk.begin,
+                               chunk.end(), kStripColumns, steps.context);
+  answer.num_broken = strip.num_broken;
+  answer.coarse = std::move(strip.max);
+  answer.step = strip.step;
   return answer;
 }
 
@@ -98,20 +103,6 @@ AttentionRowQuestion::Answer AttentionRowQuestion::work(Steps& steps) const {
 AttentionMapQuestion::Answer AttentionMapQuestion::work(Steps& steps) const {
   return engine().attention_map(*place.trace->session, place.layer, place.q_head, kMapSide,
                                 steps.context);
-}
-
-analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step,
-                                    std::int32_t query_begin) {
-  analysis::Matrix reduced{matrix.rows, (matrix.cols + step - 1) / step, {}};
-  reduced.values.assign(static_cast<std::size_t>(reduced.rows * reduced.cols),
-                        std::numeric_limits<float>::quiet_NaN());
-  for (std::int64_t r = 0; r < matrix.rows; ++r)
-    for (std::int64_t c = 0; c < std::min(matrix.cols, query_begin + r + 1); ++c) {
-      float& largest = reduced.values[static_cast<std::size_t>(r * reduced.cols + c / step)];
-      const float p = matrix.at(r, c);
-      if (c % step == 0 || std::isnan(p) || p > largest) largest = p;  // a NaN stays
-    }
-  return reduced;
 }
 
 ViewInfo attention_map_view() {

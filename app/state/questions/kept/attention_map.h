@@ -25,10 +25,11 @@ struct AttentionRowsQuestion : OfPlace<At::Cell> {
 struct AttentionStripQuestion : OfPlace<At::Cell> {
   static constexpr const char* kName = "attention strip";
   struct Answer {
-    std::shared_ptr<const analysis::Matrix> rows;
     std::int32_t query_begin = 0;  // of the first row
     std::int64_t num_broken = 0;   // of the rows' visible values: NaN
-    // Of very large ones only, else empty: the largest of `step` keys side by side.
+    // The rows as they are, or of very many values the largest of `step` keys side by side; the other one
+    // is empty. Who looks closer then asks for the rows themselves.
+    std::shared_ptr<const analysis::Matrix> rows;
     analysis::Matrix coarse;
     std::int64_t step = 1;
   };
@@ -36,7 +37,7 @@ struct AttentionStripQuestion : OfPlace<At::Cell> {
   std::string title() const { return AttentionRowsQuestion{place}.title(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
-    return bytes_in(answer.rows->values, answer.coarse.values);
+    return bytes_in(answer.coarse.values) + (answer.rows ? bytes_in(answer.rows->values) : 0);
   }
 };
 
@@ -63,10 +64,5 @@ struct AttentionMapQuestion : OfPlace<At::Head> {
     return bytes_in(answer.max.values, answer.mean.values);
   }
 };
-
-// The largest of `step` columns side by side that the query of the row can see; a NaN where one of
-// them is, and where it sees none.
-analysis::Matrix largest_of_columns(const analysis::Matrix& matrix, std::int64_t step,
-                                    std::int32_t query_begin);
 
 }  // namespace kvloupe::state

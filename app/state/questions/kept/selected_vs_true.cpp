@@ -74,6 +74,15 @@ Table table(Workspace& workspace) {
 
 }  // namespace
 
+Lane SelectedVsTrueQuestion::lane() const {
+  constexpr std::int64_t kManyLogits = std::int64_t{1} << 27;
+  if (place.empty()) return Lane::Compute;
+  const trace::ModelInfo& model = place.info().model;
+  const std::int64_t logits =
+      std::int64_t{place.chunk_info().length} * place.chunk_info().end() * model.gqa_group_size();
+  return selects() || logits > kManyLogits ? Lane::Whole : Lane::Compute;
+}
+
 SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
   const replay::ReplayCell* selected = run->find(place.layer, place.chunk);

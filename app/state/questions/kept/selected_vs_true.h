@@ -32,6 +32,8 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
   };
 
   std::string title() const { return "Ranking the keys by true attention mass"; }
+  // Of very many keys it takes seconds, for which nothing else should wait.
+  Lane lane() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
     return bytes_in(answer.cell.by_true_rank, answer.cell.mass, answer.cell.verdict, answer.misses,
