@@ -355,8 +355,8 @@ Command compare_command(const GlobalOptions& global) {
   command.option("--latex", &arguments->latex,
                  "also write the table for a paper (booktabs), or alone to -");
   command.option("--mark-best", &arguments->mark_best,
-               "in --latex and --markdown: the best of each number in bold, the second best "
-               "underlined or in italics");
+                 "in --latex and --markdown: the best of each number in bold, the second best "
+                 "underlined or in italics");
   command.option("--png", &arguments->png,
                  "also draw a number of the rows, one curve a method, to this file");
   command.option("--x", &arguments->axes.x,

@@ -181,7 +181,7 @@ TEST_F(HeadQuestionsTest, GeometryFramesWhatItShows) {
   form.all_chunks = true;
   const auto apart = answer(GeometryQuestion{place, {}, form});
   EXPECT_EQ(apart->points->mean_queries.size(), 4U);
-  expect_framed(apart->box, {&apart->points->queries, &apart->points->mean_queries});
+  expect_framed(apart->query_box, {&apart->points->queries, &apart->points->mean_queries});
   expect_framed(apart->key_box, {&apart->points->keys});
   // The queries of the place's chunk are rows of the method's answer, the others are not.
   EXPECT_EQ(apart->row_of(place, 31), std::nullopt);
@@ -221,6 +221,15 @@ TEST_F(HeadQuestionsTest, GeometryKnowsTheFateOfEachKey) {
     lost += fate.lost;
   }
   EXPECT_GT(lost, 0);
+  // Queries have the colour: the same but for what is lost, which asks for exact attention.
+  form.color = GeometryForm::Color::Relevance;
+  const auto by_relevance = answer(GeometryQuestion{place, method, form});
+  ASSERT_EQ(by_relevance->fates.size(), 48U);
+  for (std::size_t key = 0; key < 48; ++key) {
+    EXPECT_EQ(by_relevance->fates[key].state, g->fates[key].state) << key;
+    EXPECT_FALSE(by_relevance->fates[key].lost) << key;
+  }
+  EXPECT_TRUE(answer(GeometryQuestion{place, {}, form})->fates.empty());
 }
 
 // What was before the rotary embedding needs what the trace says of it.
