@@ -76,6 +76,14 @@ void Explorer::add_file_commands() {
                        [this] { return capture_.is_open(); },
                        true,
                        {ImGuiKey_Escape}});
+  commands_.push_back({"figure.close",
+                       "",
+                       "Close \u201CFigure\u201D",
+                       {ImGuiKey_Escape},
+                       [this] { figure_sheet_.close(); },
+                       [this] { return figure_sheet_.is_open(); },
+                       true,
+                       {ImGuiKey_Escape}});
 }
 
 void Explorer::add_edit_commands() {

@@ -22,6 +22,8 @@ namespace {
 // Frames that follow an input at full speed, so that hovering and layout settle.
 constexpr int kFramesAfterInput = 4;
 constexpr double kIdleSeconds = 0.5;
+// Between frames that nobody asked for: where the processor draws them, computing gets what is left.
+constexpr double kAnimationSeconds = 1.0 / 30;
 constexpr double kTimingSeconds = 0.2;  // five frames a second while latency is measured
 
 std::string last_glfw_error() {
@@ -221,8 +223,12 @@ void AppWindow::wait() {
     glfwWaitEventsTimeout(kTimingSeconds);
     return;
   }
-  if (impl_->explorer->animating() || impl_->lively > 0) {
+  if (impl_->lively > 0) {
     --impl_->lively;
+    return;
+  }
+  if (impl_->explorer->animating()) {
+    glfwWaitEventsTimeout(kAnimationSeconds);
     return;
   }
   glfwWaitEventsTimeout(kIdleSeconds);

@@ -110,9 +110,6 @@ void FigureSheet::draw(const widgets::Palette& palette, const std::string& folde
     ImGui::BeginChild("picture", {0, 0});
     picture_ui(palette);
     ImGui::EndChild();
-    if (ImGui::IsWindowFocused(ImGuiFocusedFlags_RootAndChildWindows) &&
-        !ImGui::IsAnyItemActive() && ImGui::IsKeyPressed(ImGuiKey_Escape, false))
-      open_ = false;
   }
   ImGui::End();
 }

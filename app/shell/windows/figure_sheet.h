@@ -19,6 +19,7 @@ class FigureSheet {
 
   // Of what the view shows now; what is looked at later changes nothing.
   void open(const state::ViewInfo& view);
+  void close() { open_ = false; }
   bool is_open() const { return open_; }
   // `folder` is where the dialog for a file begins.
   void draw(const widgets::Palette& palette, const std::string& folder);
