@@ -43,7 +43,10 @@ float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
   float below = 0;
   for (int frame = 0; frame < 200 && quiet < 4; ++frame) {
     workspace.begin_frame();
-    renderer.frame([&] { below = figure_page_ui(context, panel, form.letter); });
+    renderer.frame([&] {
+      context.least_plot = form.on_paper ? widgets::em(14) : 0;
+      below = figure_page_ui(context, panel, form.letter);
+    });
     quiet = workspace.answers.busy() ? 0 : quiet + 1;
     wait_until_idle(workspace, cancel);
   }
@@ -130,6 +133,7 @@ PageForm page_of(const state::PictureForm& form, bool vectors) {
   page.grows = form.width == usual.width && form.height == usual.height;
   page.scale = static_cast<float>(form.scale * (vectors ? kSharper : 1));
   if (form.column_cm <= 0) return page;
+  page.on_paper = page.grows = true;
   const double points = form.column_cm / 2.54 * kPointsAnInch;
   page.width = static_cast<int>(std::lround(points / form.font_pt * kTextPixels));
   page.height = std::max(kLeastHeight, static_cast<int>(std::lround(kHeight * page.width)));

@@ -22,6 +22,7 @@ struct PageForm {
   std::string font;    // a family in place of Inter
   std::string letter;  // of a panel among others; may be empty
   widgets::FigureParts parts{};
+  bool on_paper = false;  // so wide and no wider: what has no room makes it higher
 };
 PageForm page_of(const state::PictureForm& form, bool vectors);
 

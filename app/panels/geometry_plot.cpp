@@ -330,6 +330,7 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   const Picked taken = dots_ui(context, result, wanted, spec, canvas);
   if (canvas.hovered && !context.figure && !spec.lasso)
     point_at(context, result, wanted, canvas, plot_clicked() && !result.stale);
+  if (canvas.hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) fit_.again();
   const ImPlotRect limits = ImPlot::GetPlotLimits();
   shown_ = {limits.X, limits.Y};
   ImPlot::EndPlot();

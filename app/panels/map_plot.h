@@ -68,6 +68,8 @@ class ContentFit {
  public:
   // `frames`: more than one where the limits depend on the plot's own size.
   explicit ContentFit(int frames = 1) : frames_(frames) {}
+  // They show all of it again.
+  void again() { left_ = frames_; }
   ImPlotCond condition(const std::string& content_key) {
     if (key_ != content_key) left_ = frames_;
     key_ = content_key;

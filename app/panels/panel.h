@@ -19,6 +19,7 @@ struct DrawContext {
   const widgets::Palette& palette;
   bool figure = false;   // an exported figure: it carries its own title and caption
   bool compare = false;  // both methods are wanted, where the view can show two
+  float least_plot = 0;  // pixels: a figure's page grows until its plots are so high
 };
 
 class Panel {

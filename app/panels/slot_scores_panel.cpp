@@ -72,20 +72,27 @@ std::string query_name(const Place& place, const Slots& result, std::int64_t slo
   return token_line(place, result->query(place, slot));
 }
 
-// "Of the needle's 22 keys 19 are kept; slot 4 scores most of them highest."
+// "needle: 19 of 22 keys kept; slot 5 scores 18 of them highest."
 std::string span_finding(const Place& place, const analysis::SlotScores& slots) {
   const auto span = state::watched_span(place);
   if (!span) return "";
   int seen = 0, kept = 0;
+  std::size_t last = 0;
   std::vector<int> won(static_cast<std::size_t>(slots.num_slots()), 0);
   for (std::int64_t key = 0; key < slots.num_keys(); ++key) {
     if (slots.position(key) < span->begin || slots.position(key) >= span->end) continue;
     const auto i = static_cast<std::size_t>(key);
     ++seen;
+    last = i;
     kept += slots.kept[i];
     ++won[static_cast<std::size_t>(slots.winner[i])];
   }
   if (seen == 0) return "";
+  if (seen == 1)
+    return fmt::format(" Key {} is {}; slot {} scores it highest ({:.3f}).",
+                       token_line(place, slots.position(static_cast<std::int64_t>(last))),
+                       kept > 0 ? "kept" : "not selected", slots.winner[last],
+                       double{slots.score[last]});
   const auto best = std::max_element(won.begin(), won.end());
   return fmt::format(" {}: {} of {} keys kept; slot {} scores {} of them highest.",
                      state::watched_words(place), kept, seen, best - won.begin(), *best);
@@ -146,7 +153,7 @@ class SlotScoresPanel final : public Panel {
                             fmt::format("{:.2f}", result->scores.most), "score in a slot",
                             std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4));
     beside_ui(widgets::em(1.2F), widgets::em(11));
-    widgets::legend_ui(palette, {{"kept, largest in this slot (bars: how many)", palette.hit},
+    widgets::legend_ui(palette, {{"kept, and largest in this slot", palette.hit},
                                  {"kept", palette.hit, Shape::Dot},
                                  {"not selected", palette.muted, Shape::Dot},
                                  {"watched key", palette.text, Shape::Frame},
@@ -159,8 +166,10 @@ class SlotScoresPanel final : public Panel {
     const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
     // As high as its rows need, and two thirds of the view at most. A small figure has the map alone.
     const float rows = widgets::em(2.0F + 1.5F * static_cast<float>(result->slots.num_slots()));
-    float map = plot_height(context, std::min(0.64F * room.y, rows));
-    const float rest = plot_height(context, room.y - map - gap.y - widgets::em(1));
+    const float between = 2 * gap.y + widgets::em(1);
+    float map = plot_height(
+        context, std::min({0.64F * room.y, rows, room.y - between - plot_height(context, 0)}));
+    const float rest = plot_height(context, room.y - map - between);
     const bool ranked = rest > widgets::em(5);
     if (!ranked) map = plot_height(context, room.y);
     const float bars = ranked && room.x > widgets::em(40) ? widgets::em(8) : 0;
@@ -197,7 +206,7 @@ class SlotScoresPanel final : public Panel {
     const Place& place = result.question.place;
     std::vector<std::string> names;
     for (std::int64_t slot = 0; slot < slots.num_slots(); ++slot)
-      names.push_back(query_name(place, result, slot));
+      names.push_back(fmt::format("slot {}: {}", slot, query_name(place, result, slot)));
     MapPlotSpec spec;
     spec.id = "##map";
     spec.y_label = slots.num_slots() == 1 ? "query" : "query of each slot";

@@ -165,7 +165,7 @@ void beside_ui(float gap, float width) {
 float least_plot_height() { return widgets::em(8); }
 
 float plot_height(const DrawContext& context, float room) {
-  return context.figure ? room : std::max(room, least_plot_height());
+  return std::max(room, context.figure ? context.least_plot : least_plot_height());
 }
 
 namespace {

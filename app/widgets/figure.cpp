@@ -217,8 +217,8 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
         draw()->AddCircleFilled(middle, box * 0.6F, item.color, 4);
         break;
       case LegendItem::Shape::Frame:
-        draw()->AddRect({at.x + 1, top + 1}, {at.x + box - 1, top + box - 1}, item.color, em(0.15F),
-                        0, em(0.13F));
+        draw()->AddRect({at.x + 1, top + 1}, {at.x + box - 1, top + box - 1}, item.color, 0, 0,
+                        em(0.13F));
         break;
     }
     draw()->AddText({at.x + box + em(0.4F), at.y}, palette.muted, item.text.c_str());
