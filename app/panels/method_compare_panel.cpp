@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 namespace kvloupe::panels {
 namespace {
@@ -124,12 +125,27 @@ class MethodComparePanel final : public Panel {
     if (!warning.empty()) widgets::text_wrapped(context.palette.warning, warning);
   }
 
+  // All; in a figure that is too narrow for their numbers to be read the first ones.
+  static std::span<const CompareColumn> columns_of(const DrawContext& context, float room) {
+    const std::span<const CompareColumn> all(state::compare_columns());
+    constexpr float kSmallest = 0.75F;  // of the text
+    constexpr std::size_t kLeast = 4;
+    const float share = room / widgets::em(kWidth) / kSmallest;
+    if (!context.figure || share >= 1) return all;
+    const auto fits = static_cast<std::size_t>(share * static_cast<float>(all.size()));
+    return all.first(std::clamp(fits, kLeast, all.size()));
+  }
+
   static void table_ui(DrawContext& context, const Comparison& result) {
-    const std::vector<CompareColumn>& columns = state::compare_columns();
+    const auto columns = columns_of(context, ImGui::GetContentRegionAvail().x);
+    if (const std::size_t all = state::compare_columns().size(); columns.size() < all)
+      widgets::text_colored(
+          context.palette.muted,
+          fmt::format("{} of {} columns: a wider figure has the others", columns.size(), all));
     const CompareOrder order = state::compare_order(context.workspace);
     const auto sorted = state::sorted_rows(*result, order, phase_of(result));
-    const widgets::FontScope font(widgets::Type::Text,
-                                  context.figure ? figure_scale(sorted.size()) : 1.0F);
+    const widgets::FontScope font(
+        widgets::Type::Text, context.figure ? figure_scale(sorted.size(), columns.size()) : 1.0F);
     ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                             ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
     ImVec2 outer;
@@ -148,14 +164,14 @@ class MethodComparePanel final : public Panel {
     if (!context.figure) ImGui::TableSetupScrollFreeze(1, 1);
     for (const CompareColumn& column : columns)
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
-    header_ui(context, order, result.question.watched);
+    header_ui(context, columns, order, result.question.watched);
     const double largest_error = largest_error_of(*result, phase_of(result));
     std::vector<state::MethodChoice> methods;
     for (const Row& row : result->rows) methods.push_back(row.method);
     const std::vector<std::string> labels = state::labels_of(context.workspace, methods);
     for (const std::size_t i : sorted) {
       ImGui::PushID(static_cast<int>(i));
-      row_ui(context, result, result->rows[i], labels[i], largest_error);
+      row_ui(context, columns, result, result->rows[i], labels[i], largest_error);
       ImGui::PopID();
     }
     if (!context.figure) point_at(context, result, sorted, labels);
@@ -192,11 +208,13 @@ class MethodComparePanel final : public Panel {
   }
 
   // Small enough that every row and column fits the picture.
-  static float figure_scale(std::size_t num_rows) {
+  static float figure_scale(std::size_t num_rows, std::size_t num_columns) {
     const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float by_rows = room.y / (line * static_cast<float>(num_rows + 2));
-    return std::clamp(std::min(by_rows, room.x / widgets::em(kWidth)), 0.5F, 1.15F);
+    const float share =
+        static_cast<float>(num_columns) / static_cast<float>(state::compare_columns().size());
+    return std::clamp(std::min(by_rows, room.x / widgets::em(kWidth * share)), 0.5F, 1.15F);
   }
 
   // Where the bars of what is no share end.
@@ -218,10 +236,10 @@ class MethodComparePanel final : public Panel {
     return widgets::elided(state::readable_name(watched->name), widgets::em(8)) + " kept";
   }
 
-  static void header_ui(DrawContext& context, const CompareOrder& order,
-                        const std::optional<trace::TokenSpan>& watched) {
+  static void header_ui(DrawContext& context, std::span<const CompareColumn> columns,
+                        const CompareOrder& order, const std::optional<trace::TokenSpan>& watched) {
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
-    for (const CompareColumn& column : state::compare_columns()) {
+    for (const CompareColumn& column : columns) {
       ImGui::TableNextColumn();
       const bool sorted = &column == order.column;
       const char* arrow = !sorted ? "" : order.falling ? " \u2193" : " \u2191";
@@ -242,8 +260,9 @@ class MethodComparePanel final : public Panel {
     });
   }
 
-  static void row_ui(DrawContext& context, const Comparison& result, const Row& row,
-                     const std::string& label, double largest_error) {
+  static void row_ui(DrawContext& context, std::span<const CompareColumn> columns,
+                     const Comparison& result, const Row& row, const std::string& label,
+                     double largest_error) {
     ImGui::TableNextRow();
     for (const Slot slot : state::kSlots)
       if (is_shown(context.workspace, result, row, slot))
@@ -256,7 +275,7 @@ class MethodComparePanel final : public Panel {
       reason_ui(context, row);
       return;
     }
-    for (const CompareColumn& column : state::compare_columns()) {
+    for (const CompareColumn& column : columns) {
       if (column.is_method()) continue;
       ImGui::TableNextColumn();
       if (row.pending())

@@ -148,12 +148,12 @@ class SelectedVsTruePanel final : public Panel {
     return true;
   }
 
-  // Legend, bars and table: beside each other in a figure, below each other in the window.
+  // Legend, bars and table: beside each other in a wide figure, else below each other.
   template <typename Bars, typename Table>
   void parts_ui(DrawContext& context, const state::Place& place, const Bars& bars,
                 const Table& table) {
-    if (context.figure) {
-      const float width = ImGui::GetContentRegionAvail().x;
+    const float width = ImGui::GetContentRegionAvail().x;
+    if (context.figure && width > widgets::em(46)) {
       ImGui::BeginChild("bars", {std::min(width * 0.58F, width - widgets::em(23)), 0});
       legend(context, place);
       bars(ImGui::GetContentRegionAvail());
@@ -170,9 +170,10 @@ class SelectedVsTruePanel final : public Panel {
                           s.choice(Slot::B).key()));
     const bool both = show_now(context, kView) == state::Show::Both;
     const float share = both ? 0.55F : 0.4F;
-    bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least_plot_height(),
+    const float least = std::max(least_plot_height(), context.least_plot);
+    bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
                          widgets::em(both ? 24 : 15))});
-    filter_ui(context);
+    if (!context.figure) filter_ui(context);
     table();
   }
   // The marks above the bars are named here: a name among them would lie over some.
@@ -396,8 +397,8 @@ class SelectedVsTruePanel final : public Panel {
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-    const float rows =
-        std::max(ImGui::GetContentRegionAvail().y, widgets::em(context.figure ? 0.0F : 9.0F));
+    const float rows = std::max(ImGui::GetContentRegionAvail().y,
+                                context.figure ? context.least_plot : widgets::em(9.0F));
     const bool both = listed.both != nullptr;
     if (!ImGui::BeginTable(both ? "##keys of both" : "##keys", both ? 6 : 5, kFlags, {0, rows}))
       return;
