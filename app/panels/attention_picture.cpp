@@ -348,16 +348,16 @@ void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
   spec.cols = place.info().num_tokens;
   spec.size = size;
   spec.show_y_ticks = !decode;
+  if (rows_shown_ != chunk.length) {
+    rows_shown_ = chunk.length;
+    rows_range_ = {0, static_cast<double>(chunk.length)};
+  }
   const state::Result<state::AttentionRowsQuestion> rows = closer_rows(context);
   spec.content_key = strip.key + range.key() + (rows ? "|rows" : "");
   spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
     fill_strip(context.palette, range, *strip, rows ? &*rows : nullptr, window, pixels);
   };
   spec.x_range = &x_range_;
-  if (rows_shown_ != chunk.length) {
-    rows_shown_ = chunk.length;
-    rows_range_ = {0, static_cast<double>(chunk.length)};
-  }
   spec.y_range = &rows_range_;
   const auto hit = map_plot_ui(context, spec, rows_texture_, [&] {
     pointed_ui(context, false);

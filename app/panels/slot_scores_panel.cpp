@@ -89,10 +89,11 @@ std::string span_finding(const Place& place, const analysis::SlotScores& slots) 
   }
   if (seen == 0) return "";
   if (seen == 1)
-    return fmt::format(" Key {} is {}; slot {} scores it highest ({:.3f}).",
-                       token_line(place, slots.position(static_cast<std::int64_t>(last))),
-                       kept > 0 ? "kept" : "not selected", slots.winner[last],
-                       double{slots.score[last]});
+    return fmt::format(
+        " Key {} is {}; slot {} scores it highest ({:.3f}).",
+        token_line(place, slots.position(static_cast<std::int64_t>(last))),
+        kept > 0 ? "kept" : "not selected", slots.winner[last],
+        double{slots.scores.at(slots.winner[last], static_cast<std::int64_t>(last))});
   const auto best = std::max_element(won.begin(), won.end());
   return fmt::format(" {}: {} of {} keys kept; slot {} scores {} of them highest.",
                      state::watched_words(place), kept, seen, best - won.begin(), *best);

@@ -179,6 +179,7 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
     for (const LegendItem& item : items)
       if (std::find(legends->begin(), legends->end(), item) == legends->end())
         legends->push_back(item);
+    ImGui::Dummy({0, 0});  // ends the line that it would have stood in, or begins one
     return;
   }
   const FontScope small(Type::Caption);

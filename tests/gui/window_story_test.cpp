@@ -11,12 +11,14 @@
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <string>
+#include <thread>
 
 namespace kvloupe {
 namespace {
@@ -187,6 +189,30 @@ void WindowStory::see_figure_before_it_is_written() {
   ASSERT_TRUE(until([&] { return sheet.is_current(); }));
   EXPECT_NEAR(sheet.preview()->image.width, 17 / 2.54 * 300, 2);
   save_picture("story_figure_paper.png");
+  // One that was cancelled is drawn on request.
+  auto& run_command = explorer().exporter().run_command;
+  const auto draws = run_command;
+  std::atomic<bool> released = false;
+  run_command = [&](const std::vector<std::string>&) {
+    while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return std::string();
+  };
+  drive("wider", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("//###figure");
+    ctx->ItemInputValue("**/##column", 18.0F);
+  });
+  ASSERT_TRUE(until([] { return !workspace().answers.jobs().status().empty(); }));
+  workspace().answers.give_up("figure");
+  released = true;
+  run_command = draws;
+  ASSERT_TRUE(until([] { return workspace().answers.jobs().idle(); }));
+  frames(30);
+  ASSERT_FALSE(sheet.is_current());
+  drive("draw it", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("//###figure");
+    ctx->ItemClick("**/Draw it");
+  });
+  ASSERT_TRUE(until([&] { return sheet.is_current(); }));
   drive("save", [&](ImGuiTestContext* ctx) {
     ctx->SetRef("//###figure");
     ctx->ItemClick("**/Save as PDF\u2026");

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -24,6 +25,39 @@ namespace fs = std::filesystem;
 std::string content_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// A new file of its own, which goes with this.
+class TemporaryPicture {
+ public:
+  TemporaryPicture() : name_((fs::temp_directory_path() / "kvloupe-XXXXXX.png").string()) {
+    const int descriptor = ::mkstemps(name_.data(), 4);
+    if (descriptor < 0)
+      throw input_error(
+          "the figure cannot be drawn",
+          fmt::format("no file can be made in {}", fs::temp_directory_path().string()),
+          "make room there, or set TMPDIR to another folder");
+    ::close(descriptor);
+  }
+  ~TemporaryPicture() {
+    std::error_code ignored;
+    fs::remove(name_, ignored);
+  }
+  TemporaryPicture(const TemporaryPicture&) = delete;
+  TemporaryPicture& operator=(const TemporaryPicture&) = delete;
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
+FigureSheet::Preview drawn(const std::function<std::string(const std::vector<std::string>&)>& run,
+                           std::vector<std::string> arguments, const std::string& command) {
+  const TemporaryPicture file;
+  arguments.insert(arguments.end(), {"--png", file.name(), "--force"});
+  FigureSheet::Preview preview{command, {}, run(arguments)};
+  if (preview.problem.empty()) preview.image = figure::image_of_png(content_of(file.name()));
+  return preview;
 }
 
 // A form field with its name before it.
@@ -80,6 +114,8 @@ void paper_ui(const widgets::Palette& palette, state::PictureForm& form) {
 
 void FigureSheet::open(const state::ViewInfo& view) {
   open_ = true;
+  asked_.clear();
+  if (preview_ != nullptr && !preview_->problem.empty()) preview_.reset();  // it is tried again
   what_ = state::describe(workspace_, view);
   title_ = view.title;
   formats_ = view.formats();
@@ -116,6 +152,7 @@ void FigureSheet::draw(const widgets::Palette& palette, const std::string& folde
 
 void FigureSheet::form_ui(const widgets::Palette& palette) {
   state::PictureForm& form = what_.picture;
+  const state::PictureForm before = form;
   theme_ui(palette, form);
   bool paper = form.column_cm > 0;
   constexpr double kOneColumn = 8.4;
@@ -126,7 +163,7 @@ void FigureSheet::form_ui(const widgets::Palette& palette) {
   paper ? paper_ui(palette, form) : pixels_ui(palette, form);
   ImGui::Checkbox("title and chips", &form.head);
   // The next figure has it, too.
-  if (!(form == workspace_.selection().picture)) workspace_.cursor.set_picture(form);
+  if (!(form == before)) workspace_.cursor.set_picture(form);
 }
 
 void FigureSheet::files_ui(const std::string& folder) {
@@ -143,15 +180,15 @@ void FigureSheet::files_ui(const std::string& folder) {
 }
 
 void FigureSheet::picture_ui(const widgets::Palette& palette) {
-  if (preview_ == nullptr) {
+  const bool shows = preview_ != nullptr && preview_->problem.empty();
+  if (was_cancelled()) {
+    if (ImGui::Button("Draw it")) asked_.clear();
+  } else if (!shows && is_current()) {
+    widgets::error_ui(palette, preview_->problem);
+  } else if (!shows) {
     widgets::loading_ui(palette, "Drawing the figure");
-    return;
   }
-  if (!preview_->problem.empty()) {
-    is_current() ? widgets::error_ui(palette, preview_->problem)
-                 : widgets::loading_ui(palette, "Drawing the figure");
-    return;
-  }
+  if (!shows) return;
   const figure::Image& image = preview_->image;
   texture_.update(workspace_.memory, preview_->of,
                   {0, static_cast<double>(image.height), 0, static_cast<double>(image.width),
@@ -169,10 +206,16 @@ void FigureSheet::picture_ui(const widgets::Palette& palette) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImGui::Image(texture_.ref(), size);
   ImGui::GetWindowDrawList()->AddRect(at, {at.x + size.x, at.y + size.y}, palette.line);
+  // It is drawn no sharper than the screen shows; the file is.
+  const double sharper = std::max(what_.picture.scale, 1.0);
   const std::string words =
-      fmt::format("{} x {} pixels{}", image.width, image.height,
+      fmt::format("{:.0f} x {:.0f} pixels{}", image.width * sharper, image.height * sharper,
                   share < 1 ? fmt::format(", shown at {:.0f} %", 100 * share) : "");
   widgets::text_colored(palette.muted, is_current() ? words : "drawing it anew\u2026");
+}
+
+bool FigureSheet::was_cancelled() const {
+  return !asked_.empty() && asked_ == wanted() && !is_current() && workspace_.answers.jobs().idle();
 }
 
 // By the command line, into a file that is read and removed. What changes while it is typed waits a moment.
@@ -183,33 +226,19 @@ void FigureSheet::ask() {
     seen_ = wanted;
     changed_at_ = ImGui::GetTime();
   }
-  if (!asked_.empty() || is_current() || ImGui::GetTime() < changed_at_ + kPause) return;
+  if (asked_ == wanted || is_current() || ImGui::GetTime() < changed_at_ + kPause) return;
   asked_ = wanted;
   state::ViewState what = what_;
-  what.picture.scale =
-      std::min(what.picture.scale, 1.0);  // sharper than the screen shows nothing more
-  std::vector<std::string> arguments = state::export_arguments(what);
-  const fs::path file =
-      fs::temp_directory_path() / fmt::format("kvloupe-figure-{}.png", ::getpid());
-  arguments.insert(arguments.end(), {"--png", file.string(), "--force"});
+  what.picture.scale = std::min(what.picture.scale, 1.0);
   workspace_.answers.jobs().submit<Preview>(
       Lane::TraceIo, "figure", "Drawing the figure",
-      [run = exporter_.run_command, arguments, file, wanted](const WorkContext&) {
-        auto preview = std::make_shared<Preview>();
-        preview->of = wanted;
-        preview->problem = run(arguments);
-        if (preview->problem.empty()) preview->image = figure::image_of_png(content_of(file));
-        std::error_code ignored;
-        fs::remove(file, ignored);
-        return std::shared_ptr<const Preview>(std::move(preview));
+      [run = exporter_.run_command, arguments = state::export_arguments(what),
+       wanted](const WorkContext&) {
+        return std::make_shared<const Preview>(drawn(run, arguments, wanted));
       },
-      [this](std::shared_ptr<const Preview> preview) {
-        preview_ = std::move(preview);
-        asked_.clear();
-      },
+      [this](std::shared_ptr<const Preview> preview) { preview_ = std::move(preview); },
       [this, wanted](const Error& error) {
         preview_ = std::make_shared<const Preview>(Preview{wanted, {}, error.what()});
-        asked_.clear();
       });
 }
 

@@ -39,6 +39,7 @@ class FigureSheet {
   void files_ui(const std::string& folder);
   void picture_ui(const widgets::Palette& palette);
   void ask();
+  bool was_cancelled() const;
 
   state::Workspace& workspace_;
   Exporter& exporter_;
@@ -46,7 +47,7 @@ class FigureSheet {
   state::ViewState what_;
   std::string title_;
   std::vector<state::Format> formats_;
-  std::string asked_;  // the command line that is being drawn; empty: none
+  std::string asked_;  // the command line that was drawn last, or is now; empty: none
   std::shared_ptr<const Preview> preview_;
   widgets::MapTexture texture_;
   double changed_at_ = 0;

@@ -7,6 +7,7 @@
 #include "app/state/shown_methods.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/error.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
@@ -255,8 +256,13 @@ GeometryQuestion::Answer GeometryQuestion::work(Steps& steps) const {
     answer.attention = steps.need(HeadAttentionQuestion{place, form.all_chunks});
   const bool is_fate = form.color == GeometryForm::Color::Fate;
   const std::vector<std::int32_t>& keys = answer.points->key_positions;
-  if (is_fate || knows_kept_keys(*answer.queries))
-    answer.fates = fates_of(place, keys, steps.need(KvMapQuestion{place, method})->map);
+  try {
+    if (is_fate || knows_kept_keys(*answer.queries))
+      answer.fates = fates_of(place, keys, steps.need(KvMapQuestion{place, method})->map);
+  } catch (const Error& error) {
+    // Without the run the points are still there; views of the run say what is wrong with it.
+    if (is_fate || error.kind() != ErrorKind::Input) throw;
+  }
   if (is_fate)
     mark_lost(answer.fates, keys, steps.need(SelectedVsTrueQuestion{place, method})->cell);
   measure(answer);
