@@ -45,7 +45,10 @@ struct Mover {
 PanelGrid grid_of(int panels, const PageForm& figure) {
   PanelGrid grid{std::clamp(figure.width / kLeastWidth, 1, std::max(panels, 1)), figure};
   grid.page.width = figure.width / grid.columns;
-  grid.page.height = std::max(figure.height / grid.columns, kLeastWidth * 2 / 3);
+  // A size that was asked for is that of all rows together; else a panel has the figure's shape, and grows.
+  const int rows = (std::max(panels, 1) + grid.columns - 1) / grid.columns;
+  grid.page.height =
+      std::max(figure.height / (figure.grows ? grid.columns : rows), kLeastWidth * 2 / 3);
   return grid;
 }
 

@@ -60,6 +60,10 @@ TEST(Panels, StandInRowsOfTheFiguresWidth) {
   EXPECT_EQ(grid_of(1, figure).columns, 1);
   EXPECT_EQ(grid_of(5, figure).columns, 2);
   EXPECT_EQ(grid_of(5, figure).page.width, 800);
+  EXPECT_EQ(grid_of(2, figure).page.height, 900);  // one row has all of it
+  EXPECT_EQ(grid_of(4, figure).page.height, 450);
+  figure.grows = true;
+  EXPECT_EQ(grid_of(2, figure).page.height, 450);
   figure.width = 500;
   EXPECT_EQ(grid_of(3, figure).columns, 1);
   EXPECT_EQ(letter_of_panel(0), "a");
