@@ -1,5 +1,6 @@
 #include "core/analysis/page_report.h"
 
+#include "core/analysis/cell_of_head.h"
 #include "core/base/error.h"
 #include "core/selection/blocks/pages.h"
 #include "core/selection/cell_rows.h"
@@ -121,19 +122,12 @@ std::vector<PageStep> steps_of(const PageReport& report, const replay::ReplayRes
 PageReport page_report(const session::TraceSession& session, const selection::MethodSpec& spec,
                        const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context) {
-  const trace::TraceInfo& info = session.info();
-  const replay::ReplayCell* at = replay.find(layer, chunk);
-  if (at == nullptr || q_head < 0 || q_head >= info.model.num_q_heads)
-    throw input_error(
-        fmt::format("layer {}, chunk {}, query head {} cannot be shown", layer, chunk, q_head),
-        fmt::format("the run has nothing there, or the model's {} query heads end before it",
-                    info.model.num_q_heads),
-        "choose a layer, a chunk and a head inside the trace");
-  if (at->first_candidate > 0)
+  const replay::ReplayCell& at = cell_of_head(replay, session.info(), layer, chunk, q_head);
+  if (at.first_candidate > 0)
     throw input_error(
         fmt::format("the pages of layer {}, chunk {} cannot be shown", layer, chunk),
         fmt::format("the layer's window hides the keys before position {}, and pages with them",
-                    at->first_candidate),
+                    at.first_candidate),
         "choose a layer without a window, or an earlier chunk");
   PageReport report;
   report.method = replay.method;
@@ -141,16 +135,16 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
   report.chunk = chunk;
   report.q_head = q_head;
   report.row = q_head / replay.q_heads_per_row;
-  report.span = at->span;
+  report.span = at.span;
   report.page_size = static_cast<int>(spec.traits().page_size);
-  report.dense_reason = at->dense_reason;
-  if (at->span.begin > 0)
+  report.dense_reason = at.dense_reason;
+  if (at.span.begin > 0)
     report.pages =
-        score_pages(session::load_cell(session, layer, chunk, at->span), q_head, report.page_size);
+        score_pages(session::load_cell(session, layer, chunk, at.span), q_head, report.page_size);
   context.cancel.throw_if_cancelled();
   // What was forced follows from the SPEC: a recorded run does not say it.
-  if (!at->dense_reason)
-    judge(report, at->rows.at(static_cast<std::size_t>(report.row)),
+  if (!at.dense_reason)
+    judge(report, at.rows.at(static_cast<std::size_t>(report.row)),
           spec.traits().forced_page(report.span.begin, report.span.phase));
   report.steps = steps_of(report, replay);
   for (const PageStep& step : report.steps)

@@ -1,5 +1,6 @@
 #include "core/analysis/slot_scores.h"
 
+#include "core/analysis/cell_of_head.h"
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
@@ -88,15 +89,8 @@ void check_size(std::int64_t slots, std::int64_t keys) {
 SlotScores slot_scores(const session::TraceSession& session, const selection::MethodSpec& spec,
                        const replay::ReplayResult& replay, int layer, int chunk, int q_head,
                        const WorkContext& context) {
-  const trace::TraceInfo& info = session.info();
-  const replay::ReplayCell* at = replay.find(layer, chunk);
-  if (at == nullptr || q_head < 0 || q_head >= info.model.num_q_heads)
-    throw input_error(
-        fmt::format("layer {}, chunk {}, query head {} cannot be shown", layer, chunk, q_head),
-        fmt::format("the run has nothing there, or the model's {} query heads end before it",
-                    info.model.num_q_heads),
-        "choose a layer, a chunk and a head inside the trace");
-  const Cell cell = selection::visible_part(session::load_cell(session, layer, chunk, at->span));
+  const replay::ReplayCell& at = cell_of_head(replay, session.info(), layer, chunk, q_head);
+  const Cell cell = selection::visible_part(session::load_cell(session, layer, chunk, at.span));
   // No method with slots needs a basis.
   const auto slots = selection::make_selector(spec, session.shape())->slots(cell);
   if (!slots) refuse(spec.canonical());
@@ -106,8 +100,8 @@ SlotScores slot_scores(const session::TraceSession& session, const selection::Me
   result.chunk = chunk;
   result.q_head = q_head;
   result.kv_head = static_cast<int>(q_head / cell.gqa_group_size());
-  result.span = at->span;
-  result.dense_reason = at->dense_reason;
+  result.span = at.span;
+  result.dense_reason = at.dense_reason;
   result.first_key = static_cast<std::int32_t>(cell.first_key);
   result.is_one_head = slots->form.group_reduce == selection::GroupReduce::ScoresFirst;
   result.takes_mean = slots->form.query_reduce == selection::QueryReduce::Mean;
@@ -117,11 +111,11 @@ SlotScores slot_scores(const session::TraceSession& session, const selection::Me
   const std::int64_t group = cell.gqa_group_size();
   const Group all = group_of(cell, *slots, result.kv_head, result.kv_head * group, group);
   const Group shown = result.is_one_head ? group_of(cell, *slots, result.kv_head, q_head, 1) : all;
-  name_queries(shown, at->span.begin, result);
+  name_queries(shown, at.span.begin, result);
   if (num_keys == 0) return result;
   result.score = all.score(all.rows, num_keys, slots->form);
   score_slots(shown, *slots, context, result);
-  mark_kept(at->rows.at(static_cast<std::size_t>(q_head / replay.q_heads_per_row)), result);
+  mark_kept(at.rows.at(static_cast<std::size_t>(q_head / replay.q_heads_per_row)), result);
   return result;
 }
 
