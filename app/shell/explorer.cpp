@@ -424,16 +424,28 @@ void Explorer::status_ui() {
       const std::string memory = memory_text(*workspace_.memory);
       const std::string pace =
           fmt::format("  \u00B7  {:.0f} frames/s", static_cast<double>(ImGui::GetIO().Framerate));
-      const float width = ImGui::CalcTextSize((file + memory + pace).c_str()).x;
-      ImGui::SameLine(
-          std::max(ImGui::GetCursorPosX(), ImGui::GetWindowWidth() - width - widgets::em(1)));
-      widgets::text_colored(p.faint, file);
-      ImGui::SameLine(0, 0);
-      widgets::text_colored(p.muted, memory);
-      if (ImGui::IsItemHovered()) widgets::tooltip("What is kept in memory; click for its parts");
-      if (ImGui::IsItemClicked()) panels_.open_here(state::kMemoryWindow);
-      ImGui::SameLine(0, 0);
-      widgets::text_colored(p.faint, pace);
+      // What has no room beside the job is left out, the memory last.
+      const float end = ImGui::GetWindowWidth() - widgets::em(1);
+      const float room =
+          end - (ImGui::GetItemRectMax().x - ImGui::GetWindowPos().x) - widgets::em(1);
+      const auto width = [](const std::string& text) {
+        return ImGui::CalcTextSize(text.c_str()).x;
+      };
+      const bool all = width(file + memory + pace) <= room;
+      if (all || width(memory) <= room) {
+        ImGui::SameLine(end - width(all ? file + memory + pace : memory));
+        if (all) {
+          widgets::text_colored(p.faint, file);
+          ImGui::SameLine(0, 0);
+        }
+        widgets::text_colored(p.muted, memory);
+        if (ImGui::IsItemHovered()) widgets::tooltip("What is kept in memory; click for its parts");
+        if (ImGui::IsItemClicked()) panels_.open_here(state::kMemoryWindow);
+        if (all) {
+          ImGui::SameLine(0, 0);
+          widgets::text_colored(p.faint, pace);
+        }
+      }
     }
   }
   ImGui::End();

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kvloupe::shell {
 
 void job_ui(state::Workspace& workspace, const widgets::Palette& palette) {
@@ -13,7 +15,11 @@ void job_ui(state::Workspace& workspace, const widgets::Palette& palette) {
     return;
   }
   const JobStatus& job = jobs.front();
-  widgets::text_colored(palette.text, job.title + (job.stage.empty() ? "" : ": " + job.stage));
+  // The bar and Cancel have their room in any case.
+  const float room = ImGui::GetContentRegionAvail().x - widgets::em(22);
+  widgets::text_colored(palette.text,
+                        widgets::elided(job.title + (job.stage.empty() ? "" : ": " + job.stage),
+                                        std::max(room, widgets::em(8))));
   ImGui::SameLine();
   if (job.total > 0) {
     const double share = static_cast<double>(job.done) / static_cast<double>(job.total);
