@@ -153,7 +153,7 @@ class SelectedVsTruePanel final : public Panel {
   void parts_ui(DrawContext& context, const state::Place& place, const Bars& bars,
                 const Table& table) {
     const float width = ImGui::GetContentRegionAvail().x;
-    if (context.figure && width > widgets::em(46)) {
+    if (context.figure && width > widgets::em(38)) {
       ImGui::BeginChild("bars", {std::min(width * 0.58F, width - widgets::em(23)), 0});
       legend(context, place);
       bars(ImGui::GetContentRegionAvail());
