@@ -191,7 +191,8 @@ TEST_F(WindowManners, TheOwnViewsOfAMethodAreTheFirstTabs) {
   EXPECT_TRUE(explorer().panels().visible("quest_pages"));
   const std::vector<std::string> again = tabs_of("quoka:budget_tokens=256");
   EXPECT_THAT(again[0], HasSubstr("query_geometry"));
-  EXPECT_THAT(again[1], HasSubstr("query_relevance"));
+  EXPECT_THAT(again[1], HasSubstr("slot_scores"));
+  EXPECT_THAT(again[2], HasSubstr("query_relevance"));
   EXPECT_TRUE(explorer().panels().visible("query_geometry"));
 }
 
