@@ -110,6 +110,9 @@ void check_files(const CompareArguments& arguments,
                                                                {"--markdown", arguments.markdown},
                                                                {"--latex", arguments.latex},
                                                                {"--png", arguments.png}};
+  if (arguments.mark_best && arguments.markdown.empty() && arguments.latex.empty())
+    throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
+                      "add --latex F or --markdown F, or leave it out");
   std::string printed = arguments.json ? "--json" : "";
   for (const auto& [option, file] : files) {
     if (file != "-") continue;

@@ -79,8 +79,8 @@ std::string span_finding(const Place& place, const analysis::SlotScores& slots) 
   int seen = 0, kept = 0;
   std::size_t last = 0;
   std::vector<int> won(static_cast<std::size_t>(slots.num_slots()), 0);
-  for (std::int64_t key = 0; key < slots.num_keys(); ++key) {
-    if (slots.position(key) < span->begin || slots.position(key) >= span->end) continue;
+  const std::int64_t end = std::min<std::int64_t>(slots.num_keys(), span->end - slots.first_key);
+  for (std::int64_t key = std::max(0, span->begin - slots.first_key); key < end; ++key) {
     const auto i = static_cast<std::size_t>(key);
     ++seen;
     last = i;
@@ -319,18 +319,39 @@ class SlotScoresPanel final : public Panel {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const auto span = state::watched_span(result.question.place);
     const ImPlotRect limits = ImPlot::GetPlotLimits();
-    const float radius = widgets::em(slots.num_keys() > 4000 ? 0.14F : 0.19F);
+    const float radius = widgets::em(0.19F);
+    // Of very many keys that lie on each other, the dots are the highest and the lowest of each pixel.
+    const double per_pixel = limits.X.Size() / std::max(1.0F, ImPlot::GetPlotSize().x);
+    const auto step = std::max<std::int64_t>(1, static_cast<std::int64_t>(per_pixel / 2));
+    const auto key_at = [&](double position) {
+      return std::clamp<std::int64_t>(static_cast<std::int64_t>(position) - slots.first_key, 0,
+                                      slots.num_keys());
+    };
+    const auto dot = [&](std::int64_t key) {
+      const auto i = static_cast<std::size_t>(key);
+      // The sink may lie beyond the others by far: then at the edge.
+      const double score = std::clamp(double{slots.score[i]}, limits.Y.Min, limits.Y.Max);
+      const ImVec2 at = ImPlot::PlotToPixels(slots.position(key) + 0.5, score);
+      draw->AddCircleFilled(
+          at, radius, slots.kept[i] != 0 ? palette.hit : widgets::with_alpha(palette.muted, 0.6F));
+      return at;
+    };
     for (const bool kept : {false, true})
-      for (std::int64_t key = 0; key < slots.num_keys(); ++key) {
-        const auto i = static_cast<std::size_t>(key);
-        if ((slots.kept[i] != 0) != kept) continue;
-        const std::int32_t position = slots.position(key);
-        // The sink may lie beyond the others by far: then at the edge.
-        const double score = std::clamp(double{slots.score[i]}, limits.Y.Min, limits.Y.Max);
-        const ImVec2 at = ImPlot::PlotToPixels(position + 0.5, score);
-        draw->AddCircleFilled(at, radius,
-                              kept ? palette.hit : widgets::with_alpha(palette.muted, 0.6F));
-        if (!span || position < span->begin || position >= span->end) continue;
+      for (std::int64_t first = key_at(limits.X.Min); first < key_at(limits.X.Max + 1);
+           first += step) {
+        std::int64_t low = -1, high = -1;
+        for (std::int64_t key = first; key < std::min(first + step, slots.num_keys()); ++key) {
+          const auto i = static_cast<std::size_t>(key);
+          if ((slots.kept[i] != 0) != kept) continue;
+          if (low < 0 || slots.score[i] < slots.score[static_cast<std::size_t>(low)]) low = key;
+          if (high < 0 || slots.score[i] > slots.score[static_cast<std::size_t>(high)]) high = key;
+        }
+        if (low >= 0) dot(low);
+        if (high != low) dot(high);
+      }
+    if (span)
+      for (std::int64_t key = key_at(span->begin); key < key_at(span->end); ++key) {
+        const ImVec2 at = dot(key);
         const float out = radius + widgets::em(0.12F);
         draw->AddRect({at.x - out, at.y - out}, {at.x + out, at.y + out}, palette.text, 0, 0,
                       widgets::em(0.11F));

@@ -37,8 +37,9 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);
 
 // While it lives figures are drawn without some of their parts.
 struct FigureParts {
-  bool head = true;                            // title, caption and chips
-  std::vector<LegendItem>* legends = nullptr;  // takes them in their place, each once
+  bool head = true;  // title, caption and chips
+  // Legends are added here, each item once, instead of being drawn.
+  std::vector<LegendItem>* legends = nullptr;
 };
 class FigureScope {
  public:

@@ -109,6 +109,14 @@ TEST(CompareCounts, RefusesWhatIsNotThere) {
   expect({"--columns", "beauty"}, 2, "--columns beauty is not valid");
   expect({"--columns", "all,gap"}, 2, "--columns all is not valid");
   expect({"--columns", "gap,span_kept"}, 2, "--columns span_kept has no span");
+  expect({"--mark-best"}, 2, "add --latex F or --markdown F");
+}
+
+TEST(CompareTables, MarkTheBestWhereThatIsAskedFor) {
+  Arguments both{"--method", kMethod, "--method", "random:budget_tokens=1", "--latex", "-"};
+  EXPECT_THAT(compare(both).standard_output, Not(HasSubstr("\\textbf{")));
+  both.push_back("--mark-best");
+  EXPECT_THAT(compare(both).standard_output, HasSubstr("\\textbf{"));
 }
 
 std::size_t longest_line(const std::string& text) {

@@ -53,8 +53,7 @@ TEST(Csv, IsQuotedWhereItMustBeAndHoldsEveryByte) {
   EXPECT_EQ(csv_text(table), "method\n\"dense\"\n");
 }
 
-// By the table of numbers: of mass_recall more is better, of the keys kept fewer; of words nothing is. What reads the
-// same is as good.
+// More mass recall is better, fewer kept keys are; words have no better side. Numbers that are written alike share a mark.
 TEST(Marks, TheBestAndTheSecondBestAsTheyAreWritten) {
   const Table table{{"method", Number::MassRecall, Number::EffectiveBudget},
                     {{MethodText{"a"}, 0.5, 20},

@@ -2,6 +2,7 @@
 #include "app/shell/frame/app_window.h"
 
 #include "app/shell/frame/display_watch.h"
+#include "app/shell/frame/pace.h"
 #include "app/shell/saved/session_saver.h"
 #include "core/base/error.h"
 
@@ -22,8 +23,6 @@ namespace {
 // Frames that follow an input at full speed, so that hovering and layout settle.
 constexpr int kFramesAfterInput = 4;
 constexpr double kIdleSeconds = 0.5;
-// Between frames that nobody asked for: where the processor draws them, computing gets what is left.
-constexpr double kAnimationSeconds = 1.0 / 30;
 constexpr double kTimingSeconds = 0.2;  // five frames a second while latency is measured
 
 std::string last_glfw_error() {

@@ -4,6 +4,7 @@
 
 #include "app/figure/headless.h"
 #include "app/shell/explorer.h"
+#include "app/shell/frame/pace.h"
 #include "app/state/questions/kept/attention_map.h"
 #include "app/state/questions/kept/kv_map.h"
 #include "core/base/error.h"
@@ -81,7 +82,7 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   FrameBenchReport report;
   figure::HeadlessRenderer renderer(options.width, options.height, options.scale);
   report.renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
-  // As the window: jobs step back behind its frames, and while it only waits for them it draws 30 a second.
+  // As the window: jobs step back behind its frames, and while it only waits for them it paces those.
   std::mutex mutex;
   std::condition_variable woken;
   bool has_news = false;
@@ -93,7 +94,7 @@ FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOption
   });
   const auto wait = [&] {
     std::unique_lock lock(mutex);
-    woken.wait_for(lock, std::chrono::milliseconds(33),
+    woken.wait_for(lock, std::chrono::duration<double>(kAnimationSeconds),
                    [&] { return std::exchange(has_news, false); });
   };
   Settings settings;
