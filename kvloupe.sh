@@ -5,6 +5,7 @@
 #   ./kvloupe.sh demo [--headless]    captures a demonstration and opens it, or writes its views as PNG files
 #   ./kvloupe.sh tour                 leads through the window, page by page, on a trace that is in the box
 #   ./kvloupe.sh test [ctest args]    builds and runs the whole test suite
+#   ./kvloupe.sh package              builds a Debian package in out/
 #   ./kvloupe.sh clean [--all]        removes what other versions left in the cache (--all: all of the cache)
 #   ./kvloupe.sh ARGUMENTS            runs kvloupe ARGUMENTS; see ./kvloupe.sh --help
 #
@@ -147,48 +148,15 @@ run_tests() {
   exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 }
 
-demo_methods=(quoka snapkv keydiff streaming_llm uniform_queries oracle random)
-demo_task="niah:length=2048,depth=0.5,seed=1"
-
-demo() {
-  local headless=""
-  case "${1:-}" in
-    "") ;;
-    --headless) headless=1 ;;
-    *)
-      say "error: demo does not know '$1'; it takes --headless alone; see the head of kvloupe.sh"
-      exit 2
-      ;;
-  esac
-  set_up_program
-  local out="$root/out/demo" arguments=(--model smollm2 --task "$demo_task" --store qkv,lse,mass,loss) method
-  for method in "${demo_methods[@]}"; do arguments+=(--method "$method:budget_tokens=256"); done
-
-  # The trace is reused while neither the program nor the request has changed.
-  local stamp
-  stamp="$({ cat "$program" "$build"/lib/libkvloupe_{core,engine}.so && echo "${arguments[*]}"; } | sha256sum)"
-  mkdir -p "$out"
-  if [[ ! -f $out/demo.h5 || "$(cat "$out/demo.stamp" 2>/dev/null)" != "$stamp" ]]; then
-    rm -f "$out/demo.stamp"
-    "$program" capture "${arguments[@]}" --force -o "$out/demo.h5"
-    printf '%s\n' "$stamp" >"$out/demo.stamp"
-  fi
-
-  if [[ -z $headless && -n ${DISPLAY:-} ]]; then
-    exec "$program" "$out/demo.h5"
-  fi
-  local reason="--headless was given" view views failed=()
-  [[ -n $headless ]] || reason="there is no display"
-  say "$reason: writing every view of the demonstration to $out/<view>.png"
-  views="$("$program" views --json | grep -oE '"id" *: *"[a-z0-9_]+"' | grep -oE '[a-z0-9_]+"$' | tr -d '"')"
-  [[ -n $views ]] || fail "the program lists no views; 'kvloupe views --json' named none; report this"
-  for view in $views; do
-    rm -f "$out/$view.png"
-    "$program" export "$out/demo.h5" --view "$view" --png "$out/$view.png" >&2 || failed+=("$view")
-  done
-  [[ ${#failed[@]} == 0 ]] || fail "${#failed[@]} views could not be written (${failed[*]});" \
-    "their messages are above; run the export of one alone to look closer"
-  say "wrote $(wc -w <<<"$views") views to $out"
+# Without the kernels for GPUs, whose libraries no package could hold.
+package() {
+  set_up package_needs
+  mkdir -p "$root/out"
+  (cd "$build" && cpack -G DEB -B "$build/package" >"$build/package.log") ||
+    fail "the package could not be made; cpack's message is above and in $build/package.log"
+  mv "$build"/package/kvloupe_*.deb "$root/out/"
+  rm -rf "$build/package"
+  say "wrote $(ls -t "$root"/out/kvloupe_*.deb | head -1)"
 }
 
 clean() {
@@ -216,12 +184,12 @@ clean() {
 }
 
 case "${1:-}" in
-  demo) demo "${@:2}" ;;
-  tour)
+  demo)
     set_up_program
-    exec "$program" "$root/assets/tours/first.md" "${@:2}"
+    exec "$program" "$@" --output "$root/out/demo"
     ;;
   test) run_tests "${@:2}" ;;
+  package) package ;;
   clean) clean "${@:2}" ;;
   *)
     set_up_program

@@ -33,8 +33,8 @@ target_link_libraries(kvloupe_torch INTERFACE ${torch}/lib/libtorch_cpu.so ${tor
 target_compile_options(kvloupe_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
 target_link_libraries(kvloupe_torch INTERFACE gomp)
 # libtorch_cpu names NVIDIA libraries that a CPU program need not find when it is linked.
-target_link_options(kvloupe_torch INTERFACE
-  -Wl,--allow-shlib-undefined -Wl,-rpath,${torch}/lib -Wl,-rpath,${nvidia_lib})
+# Where its libraries lie is CMake's to write, so that an installed one can look beside itself.
+target_link_options(kvloupe_torch INTERFACE -Wl,--allow-shlib-undefined)
 
 # --- window libraries, one prebuilt archive --------------------------------------------------------------------------
 find_package(glfw3 REQUIRED)

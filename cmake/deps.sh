@@ -309,11 +309,14 @@ deps_fill_llama() {
 # deps_apt_source RELEASE PACKAGE FOLDER: the upstream archive of a source package of another Debian release, by an apt
 # whose sources, lists and cache are all in FOLDER; the system's stay as they are. Its content is for the caller to check.
 deps_apt_source() {
-  local release="$1" package="$2" folder="$3" codename mirror options
+  local release="$1" package="$2" folder="$3" system mirror="" options
+  # The mirror that this machine uses has it, if the machine is a Debian.
   # shellcheck source=/dev/null
-  codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
-  mirror="$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
-    awk -v codename="$codename" '$1 == codename && !found { print $2; found = 1 }')"
+  system="$(. /etc/os-release && echo "${ID:-} ${VERSION_CODENAME:-}")"
+  if [[ $system == "debian "* ]]; then
+    mirror="$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
+      awk -v codename="${system#* }" '$1 == codename && !found { print $2; found = 1 }')"
+  fi
   mkdir -p "$folder"/{parts,lists/partial,cache/archives/partial}
   # Trusted: this machine need not know the keys of a later release, the caller's pinned hash decides.
   printf '%s\n' "Types: deb-src" "URIs: ${mirror:-http://deb.debian.org/debian}" "Suites: $release" "Components: main" \

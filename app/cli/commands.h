@@ -21,6 +21,8 @@ Command calibrate_command(const GlobalOptions& global);
 // `calibrate seer` and `calibrate minference` (calibrate_on_traces.cpp).
 std::vector<Command> calibrations_on_traces(const GlobalOptions& global);
 Command capture_command(const GlobalOptions& global);
+Command demo_command(const GlobalOptions& global);
+Command tour_command(const GlobalOptions& global);
 Command devices_command(const GlobalOptions& global);
 Command models_command(const GlobalOptions& global);
 Command record_help_command(const GlobalOptions& global);

@@ -2,6 +2,7 @@
 // into one sentence and the exit code of the contract.
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
+#include "app/cli/completions.h"
 #include "app/cli/options.h"
 #include "app/shell/frame/window.h"
 #include "app/state/view_fields.h"
@@ -113,18 +114,32 @@ Command program_command(ProgramArguments& arguments) {
                  "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies as "
                  "the command that opens it");
   for (const auto command :
-       {bench_command,  first_frame_command, calibrate_command, capture_command,    devices_command,
-        models_command, record_help_command, info_command,      validate_command,   methods_command,
-        select_command, explain_command,     report_command,    compare_command,    diff_command,
-        slice_command,  latency_command,     export_command,    synthesize_command, views_command})
+       {demo_command,       tour_command,    bench_command,  first_frame_command, calibrate_command,
+        capture_command,    devices_command, models_command, record_help_command, info_command,
+        validate_command,   methods_command, select_command, explain_command,     report_command,
+        compare_command,    diff_command,    slice_command,  latency_command,     export_command,
+        synthesize_command, views_command})
     program.subcommands.push_back(command(arguments.global));
   return program;
+}
+
+Command completions_command(const Command& program) {
+  Command command("completions", "print what a shell needs to complete the words after kvloupe");
+  const auto shell = std::make_shared<std::string>();
+  command.option("shell", shell.get(), "bash, zsh or fish")
+      .one_of({std::begin(kShells), std::end(kShells)})
+      .required();
+  command.run = [shell, &program](const Given&) {
+    results::add_text(completions_for(program, *shell));
+  };
+  return command;
 }
 
 int run(int argc, char** argv) {
   ProgramArguments arguments;
   int exit_code = 0;
   Command program = program_command(arguments);
+  program.subcommands.push_back(completions_command(program));
   program.run = [&](const Given&) { exit_code = open_window(arguments); };
   run_command_line(program, argc, argv, [&](const Given& given) { begin(arguments, given); });
   return exit_code;

@@ -1,6 +1,7 @@
 // `kvloupe record-help`: how a model that runs in Python is recorded.
 #include "app/cli/commands.h"
 #include "core/base/error.h"
+#include "core/base/paths.h"
 #include "core/base/results.h"
 
 #include <filesystem>
@@ -12,14 +13,13 @@ namespace {
 
 // The package that comes with the program.
 std::string package() {
-  const std::filesystem::path folder =
-      std::filesystem::path(KVLOUPE_SOURCE_DIR) / "capture" / "python";
+  const std::filesystem::path folder = paths::share_dir() / "python";
   std::error_code code;
   if (!std::filesystem::exists(folder / "pyproject.toml", code))
     throw input_error("the Python package cannot be found",
                       folder.string() + " is not there any more",
-                      "run the program from its checkout");
-  return folder.string();
+                      "build or install the program again");
+  return std::filesystem::canonical(folder).string();
 }
 
 }  // namespace

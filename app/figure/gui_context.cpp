@@ -115,6 +115,8 @@ void set_plot_styles(const widgets::Palette& p, float scale) {
   set(ImPlotCol_InlayText, ImPlot3DCol_InlayText, p.text);
   set(ImPlotCol_AxisText, ImPlot3DCol_AxisText, p.muted);
   set(ImPlotCol_AxisGrid, ImPlot3DCol_AxisGrid, p.grid);
+  // Lines at numbers must look alike, though some count as minor ticks: a stronger one is read as a mark.
+  ImPlot::GetStyle().MinorAlpha = 0.6F;
   set(ImPlotCol_AxisTick, ImPlot3DCol_AxisTick, p.line);
   set(ImPlotCol_AxisBg, ImPlot3DCol_AxisBg, with_alpha(p.panel, 0));
   set(ImPlotCol_AxisBgHovered, ImPlot3DCol_AxisBgHovered, with_alpha(p.accent, 0.12F));

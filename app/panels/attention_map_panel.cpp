@@ -148,10 +148,18 @@ class AttentionMapPanel final : public Panel {
            method_chips(context, place, facts, state::kSlots[kept.front().index]))
         chips.push_back(std::move(chip));
     }
+    const bool both = kept.size() == 2;
+    if (both && !context.figure)  // on the line of the forms, with what the bar above does not say
+      for (std::size_t i = 0; i < 2; ++i)
+        for (widgets::Chip& chip : method_chips(context, place, kept[i].facts, state::kSlots[i]))
+          if (chip.color != 0) chips.push_back(std::move(chip));
     show_ui(context, kView);
     widgets::figure_head_ui(context.palette, context.figure, "Attention map", "",
                             place_caption(place), chips);
-    if (kept.size() == 2) both_chips_ui(context, place, kept[0].facts, kept[1].facts);
+    if (both && context.figure)
+      both_chips_ui(context, place, kept[0].facts, kept[1].facts);
+    else if (both)
+      same_method_ui(context, kept[0].facts.choice, kept[1].facts.choice);
   }
 
   static void broken_ui(DrawContext& context, std::int64_t of_chunk, std::int64_t of_all) {
@@ -175,7 +183,8 @@ class AttentionMapPanel final : public Panel {
     if (difference) items = kept_by_legend(context.palette);
     items.push_back({decode ? "current step" : "current chunk", context.palette.current});
     widgets::legend_ui(context.palette, items);
-    option_beside_ui(context, kView, "color_scale", "colours", widgets::em(5));
+    beside_ui(widgets::em(1.5F), widgets::em(26));  // all three in one line
+    option_ui(context, kView, "color_scale", "colours", widgets::em(5));
     option_beside_ui(context, kView, "color_from", "from", widgets::em(6));
     option_beside_ui(context, kView, "color_to", "to", widgets::em(5));
   }

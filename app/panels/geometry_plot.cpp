@@ -125,6 +125,12 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
                 result->points->first_chunk + numbered);
 }
 
+// Not round, as the rings of chosen queries are.
+void watched_key_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float out) {
+  draw->AddRect({at.x - out, at.y - out}, {at.x + out, at.y + out}, palette.text, 0, 0,
+                widgets::em(0.12F));
+}
+
 void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
              const std::vector<ImVec2>& at, const std::vector<float>& depth) {
   const analysis::HeadPoints& points = *result->points;
@@ -138,10 +144,7 @@ void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
     if (!result->fates.empty()) draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
     const float out = r + widgets::em(0.1F), line = widgets::em(0.12F);
     if (key == 0) draw->AddCircle(at[i], out, palette.by_rule, 0, line);
-    // Not round, as the rings of chosen queries are.
-    if (watched)
-      draw->AddRect({at[i].x - out, at[i].y - out}, {at[i].x + out, at[i].y + out}, palette.text, 0,
-                    0, line);
+    if (watched) watched_key_ui(draw, palette, at[i], out);
   }
 }
 
@@ -233,15 +236,30 @@ ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std:
   return widgets::with_alpha(palette.muted, 0.6F);
 }
 
+// Of the watched keys those that the thinned ones lack.
+std::vector<std::int32_t> watched_beside(const Geometry& result) {
+  const auto span = state::watched_span(result.question.place);
+  const analysis::HeadPoints& points = *result->points;
+  const auto last = static_cast<std::int32_t>(points.every_key.size());
+  std::vector<std::int32_t> keys;
+  if (span)
+    for (std::int32_t key = span->begin; key < std::min(span->end, last); ++key)
+      if (!std::binary_search(points.key_positions.begin(), points.key_positions.end(), key))
+        keys.push_back(key);
+  return keys;
+}
+
 template <typename At>
-void GeometryPlot::place(const analysis::HeadPoints& points, const Spec& spec, const At& at,
-                         Canvas& canvas) {
+void GeometryPlot::place(const Geometry& result, const Spec& spec, const At& at, Canvas& canvas) {
+  const analysis::HeadPoints& points = *result->points;
   if (spec.queries) {
     for (const auto& query : points.queries) canvas.queries.push_back(at(query));
     for (const auto& mean : points.mean_queries) canvas.means.push_back(at(mean));
   }
-  if (spec.keys)
-    for (const auto& key : points.keys) canvas.keys.push_back(at(key));
+  if (!spec.keys) return;
+  for (const auto& key : points.keys) canvas.keys.push_back(at(key));
+  for (const std::int32_t key : watched_beside(result))
+    canvas.watched.push_back(at(points.every_key[static_cast<std::size_t>(key)]));
 }
 
 Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
@@ -251,6 +269,10 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   const widgets::Palette& palette = context.palette;
   canvas.draw->PushClipRect(canvas.low, canvas.high, true);
   if (spec.keys) keys_ui(canvas.draw, palette, result, canvas.keys, canvas.key_depth);
+  for (const ImVec2& at : canvas.watched) {
+    canvas.draw->AddCircleFilled(at, widgets::em(0.3F), palette.muted);
+    watched_key_ui(canvas.draw, palette, at, widgets::em(0.4F));
+  }
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
@@ -268,7 +290,8 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
     }
   if (looked) looked_at_ui(canvas.draw, palette, canvas.queries[*looked]);
   if (most && spec.frame == nullptr)  // there the other plot names it
-    most_wanted_ui(canvas.draw, palette, place, wanted, canvas.queries[*most], canvas.high.x);
+    most_wanted_ui(canvas.draw, palette, place, wanted, canvas.queries, canvas.queries[*most],
+                   canvas.low, canvas.high);
   if (canvas.means.size() > 1)
     path_ui(canvas.draw, palette, result, canvas.means);
   else if (canvas.means.size() == 1)
@@ -321,7 +344,7 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   canvas.high = {canvas.low.x + ImPlot::GetPlotSize().x, canvas.low.y + ImPlot::GetPlotSize().y};
   canvas.hovered = ImPlot::IsPlotHovered();
   place(
-      *result->points, spec,
+      result, spec,
       [](const std::array<float, 3>& point) {
         return ImPlot::PlotToPixels(double{point[0]}, double{point[1]});
       },
@@ -416,7 +439,7 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
   canvas.hovered = ImGui::IsWindowHovered(ImGuiHoveredFlags_AllowWhenBlockedByActiveItem) &&
                    ImGui::IsMouseHoveringRect(canvas.low, canvas.high);
   place(
-      *result->points, spec,
+      result, spec,
       [](const std::array<float, 3>& point) {
         return ImPlot3D::PlotToPixels(double{point[0]}, double{point[1]}, double{point[2]});
       },

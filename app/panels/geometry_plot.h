@@ -63,12 +63,12 @@ class GeometryPlot {
     ImVec2 low, high;  // corners
     bool hovered = false;
     std::vector<ImVec2> queries, keys, means;
+    std::vector<ImVec2> watched;  // those of the watched keys that are not among the keys
     // Three components: from 0, far away, to 1. Else empty.
     std::vector<float> query_depth, key_depth;
   };
   template <typename At>
-  static void place(const analysis::HeadPoints& points, const Spec& spec, const At& at,
-                    Canvas& canvas);
+  static void place(const Geometry& result, const Spec& spec, const At& at, Canvas& canvas);
   Picked draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
                    const Spec& spec);
   Picked draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,

@@ -98,20 +98,23 @@ class KvMapPanel final : public Panel {
   }
 
   // "mass recall 0.912, chunks 12 to 15", where the chunks that count are chosen.
-  static std::string mean_of(DrawContext& context, const Picture& picture) {
+  // Of the chunks that count, and which those are.
+  static std::optional<std::pair<double, std::string>> mean_recall_of(DrawContext& context,
+                                                                      const Picture& picture) {
     const Place& place = picture.map.question.place;
     const state::NumberChunks chunks = state::number_chunks(context.workspace.selection().numbers,
                                                             place, state::NumberScope::Kind::All);
     if (!chunks.chosen || !picture.recall || picture.recall.stale) return {};
     const auto mean = state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
     if (!mean) return {};
-    return fmt::format("mass recall {:.3f}, {}", *mean, state::words_of(chunks, place.info()));
+    return std::pair(*mean, state::words_of(chunks, place.info()));
   }
 
   // Beside what was drawn last.
   static void mean_ui(DrawContext& context, const Picture& picture) {
-    const std::string text = mean_of(context, picture);
-    if (text.empty()) return;
+    const auto mean = mean_recall_of(context, picture);
+    if (!mean) return;
+    const std::string text = fmt::format("mass recall {:.3f}, {}", mean->first, mean->second);
     beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
     widgets::text_colored(context.palette.muted, text);
   }
@@ -275,18 +278,17 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "chunk 15: 256 kept, mass recall 0.93", the recall of the chunks that count where they are chosen.
+  // "256 kept, recall 0.93" of the chunk in the bar above, the recall of the chunks that count where
+  // they are chosen; a figure says which.
   static std::string numbers_of(DrawContext& context, const Picture& picture) {
     const auto chunk = static_cast<std::size_t>(picture.map.question.place.chunk);
     if (!picture.map || chunk >= picture.map->map.kept.size()) return "";
-    std::string numbers = fmt::format(
-        "{}: {} kept", chunk_name(picture.map.question.place.info(), static_cast<int>(chunk)),
-        format_count(picture.map->map.kept[chunk]));
-    if (const std::string mean = mean_of(context, picture); !mean.empty())
-      return numbers + "; " + mean;
-    if (picture.recall && !picture.recall.stale && chunk < picture.recall->size())
-      numbers += fmt::format(", mass recall {:.2f}", (*picture.recall)[chunk]);
-    return numbers;
+    const std::string kept = format_count(picture.map->map.kept[chunk]) + " kept";
+    if (const auto mean = mean_recall_of(context, picture))
+      return fmt::format("{}, recall {:.2f}{}", kept, mean->first,
+                         context.figure ? " " + mean->second : "");
+    if (!picture.recall || picture.recall.stale || chunk >= picture.recall->size()) return kept;
+    return fmt::format("{}, recall {:.2f}", kept, (*picture.recall)[chunk]);
   }
 
   void fit(const Picture& picture) { fit(picture, axes_); }

@@ -200,6 +200,7 @@ class OverviewPanel final : public Panel {
       for (const std::int32_t i : result->by_worth)
         sum += result->overview.values.values[static_cast<std::size_t>(i)];
       mean = fmt::format("mean of {} heads {:.3f}", result->num_known, sum / result->num_known);
+      if (result.question.number() != result.question.asked) mean = info.title + (", " + mean);
     }
     if (names_trace)
       heading_ui(
@@ -210,8 +211,10 @@ class OverviewPanel final : public Panel {
     else
       method_line_ui(context, index, result.question.method, mean);
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
-    if (result.question.number() != result.question.asked) short_note_ui(context, result.question);
-    grid_.draw(context, result, info, Coloring(info, range));
+    const Coloring coloring(info, range);
+    if (result.question.number() != result.question.asked)
+      other_number_ui(context, result.question, info, coloring);
+    grid_.draw(context, result, info, coloring);
   }
 
   void difference_ui(DrawContext& context) {
@@ -285,12 +288,20 @@ class OverviewPanel final : public Panel {
     widgets::text_wrapped(context.palette.warning, words_of_other_number(question));
   }
 
-  // In a line, for of several grids each has little room.
-  static void short_note_ui(DrawContext& context, const OverviewQuestion& question) {
+  // Of several grids the one with another number has a scale of its own.
+  static void other_number_ui(DrawContext& context, const OverviewQuestion& question,
+                              const NumberInfo& info, const Coloring& coloring) {
     const std::string note = words_of_other_number(question);
-    if (context.figure) return widgets::text_wrapped(context.palette.warning, note);
-    widgets::text_colored(context.palette.warning,
-                          widgets::elided(note, ImGui::GetContentRegionAvail().x));
+    if (context.figure) widgets::text_wrapped(context.palette.warning, note);
+    widgets::color_scale_ui(context.palette, coloring.color,
+                            fmt::format("{:.2g}", coloring.range.low),
+                            fmt::format("{:.2g}", coloring.range.high), "", widgets::em(7));
+    ImGui::SameLine(0, widgets::em(0.8F));
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_colored(
+        context.palette.warning,
+        widgets::elided(fmt::format("{}: {} keeps every key", info.title, question.method.id()),
+                        ImGui::GetContentRegionAvail().x));
     if (ImGui::IsItemHovered()) widgets::tooltip("%s", note.c_str());
   }
 

@@ -135,11 +135,13 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
   return query_chips(context, result.question.place, *result->queries).back().text;
 }
 
-// Whether the queries are a small blob among the keys, and a second plot has room for them.
-bool looks_closer(const Geometry& result) {
+// Whether the queries are a small blob among the keys, and a second plot has room for them; of two
+// methods each has a half.
+bool looks_closer(const Geometry& result, bool is_half) {
   if (result.question.form.fit != Fit::All || result.question.form.dimensions != 2) return false;
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (std::max(room.x, room.y) < widgets::em(48) || std::min(room.x, room.y) < widgets::em(16))
+  if (std::max(room.x, room.y) < widgets::em(is_half ? 30 : 48) ||
+      std::min(room.x, room.y) < widgets::em(16))
     return false;
   constexpr double kSmall = 0.45;
   const auto& all = result->box;
@@ -267,7 +269,7 @@ class QueryGeometryPanel final : public Panel {
       if (!taken.empty() && !result.stale) pick(context, result, taken);
     };
     const bool apart = form.fit == Fit::Both;
-    const bool closer = !apart && !linked && looks_closer(result);
+    const bool closer = !apart && looks_closer(result, linked);
     const GeometryPlot::Spec all{"##geometry", form.shows_queries(), form.shows_keys()};
     const GeometryPlot::Spec queries{"##queries", true, false}, keys{"##keys", false, true};
     if (!apart && !closer) {

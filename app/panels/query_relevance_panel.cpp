@@ -41,9 +41,9 @@ class QueryRelevancePanel final : public Panel {
         {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
     add_rings(context.palette, place, *answer.queries, wanted, items);
     if (theorem)
-      items.push_back({"bound: no query lies above", context.palette.fit, Shape::Line});
+      items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});
     else if (answer.line)
-      items.push_back({"least-squares line", context.palette.fit, Shape::Line});
+      items.push_back({"least-squares line", context.palette.text, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
@@ -63,7 +63,7 @@ class QueryRelevancePanel final : public Panel {
     if (result->line)
       ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(low, result->line->at(low)),
                                          ImPlot::PlotToPixels(high, result->line->at(high)),
-                                         widgets::with_alpha(context.palette.fit, 0.8F),
+                                         widgets::with_alpha(context.palette.text, 0.55F),
                                          widgets::em(0.12F));
     const auto at = [&](std::size_t i) {
       return ImPlot::PlotToPixels(double{answer.geometry.relevance[i]},
@@ -107,7 +107,7 @@ class QueryRelevancePanel final : public Panel {
     ImPlot::PushPlotClipRect();
     ImPlot::GetPlotDrawList()->AddLine(
         ImPlot::PlotToPixels(low - pad, low - pad), ImPlot::PlotToPixels(high + pad, high + pad),
-        widgets::with_alpha(context.palette.fit, 0.8F), widgets::em(0.12F));
+        widgets::with_alpha(context.palette.text, 0.55F), widgets::em(0.12F));
     // Without a key it stands nowhere.
     const auto at = [&](std::size_t i) {
       const double bound = std::isnan(result->bound[i]) ? low - 9 : double{result->bound[i]};

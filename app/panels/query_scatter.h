@@ -23,7 +23,7 @@ inline constexpr ImPlotFlags kScatterFlags = ImPlotFlags_NoTitle | ImPlotFlags_N
 
 // The colours of S_q span what occurs.
 inline ImU32 relevance_color(const widgets::Palette& palette, double share) {
-  return widgets::sequential_color(palette, 0.22 + 0.78 * share);
+  return widgets::sequential_color(palette, 0.34 + 0.66 * share);
 }
 inline ImU32 relevance_color(const widgets::Palette& palette, const QueryAnswer& answer,
                              std::size_t query) {
@@ -93,14 +93,14 @@ inline std::int32_t looked_at(const state::Place& place) {
   return query >= 0 && query < place.chunk_info().length ? query : -1;
 }
 
-// How much the queries attend to the keys chosen; empty where none are, or where it is not known yet.
+// How much the queries attend to the watched keys; empty where none are, or where it is not known yet.
 using Wanted = state::Result<state::KeyWantedQuestion>;
 inline Wanted wanted_by(DrawContext& context, const state::Place& place) {
   return context.workspace.ask(state::KeyWantedQuestion{place});
 }
 
 inline std::string name_of_keys(const state::Place& place) {
-  return place.key_end == place.key_begin + 1
+  return place.has_keys() && place.key_end == place.key_begin + 1
              ? fmt::format("key {}", token_line(place, place.key_begin))
              : state::watched_words(place);
 }
@@ -121,7 +121,7 @@ inline void add_rings(const widgets::Palette& palette, const state::Place& place
                      palette.muted, widgets::LegendItem::Shape::Dot});
 }
 
-// The radius of a query's dot: with keys chosen its area says how much it attends to them.
+// The radius of a query's dot: with keys watched its area says how much it attends to them.
 inline float query_radius(const Wanted& wanted, std::size_t query, bool chosen) {
   if (!wanted) return widgets::em(chosen ? 0.36F : 0.27F);
   return widgets::em(0.16F + 0.7F * std::sqrt(static_cast<float>(wanted->part(query))));
@@ -149,11 +149,38 @@ inline void looked_at_ui(ImDrawList* draw, const widgets::Palette& palette, ImVe
   draw->AddCircle(at, widgets::em(0.65F), palette.accent, 0, widgets::em(0.14F));
 }
 
-// Names the query that wants the chosen keys most, beside its dot: on the side that has room, left of
-// `right`.
+// The upper left corner of words about the dot `at`, `out` away from it: within low to high, where
+// they lie over the fewest of the dots.
+inline ImVec2 place_of_words(ImVec2 at, float out, ImVec2 size, ImVec2 low, ImVec2 high,
+                             const std::vector<ImVec2>& dots) {
+  const ImVec2 places[] = {{at.x + out, at.y - size.y / 2},
+                           {at.x - out - size.x, at.y - size.y / 2},
+                           {at.x - size.x / 2, at.y - out - size.y},
+                           {at.x - size.x / 2, at.y + out},
+                           {at.x + out, at.y - out - size.y},
+                           {at.x + out, at.y + out},
+                           {at.x - out - size.x, at.y - out - size.y},
+                           {at.x - out - size.x, at.y + out}};
+  constexpr std::size_t kOutside = 1000;
+  const auto cost = [&](ImVec2 from) {
+    std::size_t sum = 0;
+    if (from.x < low.x || from.y < low.y || from.x + size.x > high.x || from.y + size.y > high.y)
+      sum = kOutside;
+    const float near = widgets::em(0.4F);
+    for (const ImVec2& dot : dots)
+      sum += dot.x > from.x - near && dot.x < from.x + size.x + near && dot.y > from.y - near &&
+             dot.y < from.y + size.y + near;
+    return sum;
+  };
+  return *std::min_element(std::begin(places), std::end(places),
+                           [&](ImVec2 a, ImVec2 b) { return cost(a) < cost(b); });
+}
+
+// Names the query that wants the watched keys most, beside its dot, one of `dots`; in a plot from low
+// to high.
 inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
-                           const state::Place& place, const Wanted& wanted, ImVec2 at,
-                           float right) {
+                           const state::Place& place, const Wanted& wanted,
+                           const std::vector<ImVec2>& dots, ImVec2 at, ImVec2 low, ImVec2 high) {
   if (!wanted || wanted->most <= 0) return;
   const std::int32_t position =
       place.chunk_info().begin + static_cast<std::int32_t>(wanted->most_of);
@@ -161,8 +188,7 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
       fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
   const ImVec2 size = ImGui::CalcTextSize(name.c_str());
-  const ImVec2 from(at.x + out + size.x < right ? at.x + out : at.x - out - size.x,
-                    at.y - size.y / 2);
+  const ImVec2 from = place_of_words(at, out, size, low, high, dots);
   draw->AddRectFilled({from.x - widgets::em(0.2F), from.y},
                       {from.x + size.x + widgets::em(0.2F), from.y + size.y},
                       widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
@@ -185,9 +211,12 @@ void queries_ui(DrawContext& context, const state::Place& place, const QueryAnsw
              chosen, state::in_question(place, begin + static_cast<std::int32_t>(i))});
   if (const std::int32_t query = looked_at(place); query >= 0)
     looked_at_ui(draw, context.palette, at(static_cast<std::size_t>(query)));
-  if (wanted)
-    most_wanted_ui(draw, context.palette, place, wanted, at(wanted->most_of),
-                   ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x);
+  if (!wanted) return;
+  std::vector<ImVec2> dots;
+  for (std::size_t i = 0; i < answer.num_queries(); ++i) dots.push_back(at(i));
+  const ImVec2 low = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  most_wanted_ui(draw, context.palette, place, wanted, dots, dots[wanted->most_of], low,
+                 {low.x + size.x, low.y + size.y});
 }
 
 inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,

@@ -1,6 +1,6 @@
 // selected_vs_true: the keys that attention truly weighs, largest first, coloured by whether the
 // method, or both, kept them; the table names each with its text.
-#include "app/panels/map_plot.h"
+#include "app/panels/rank_bars.h"
 #include "app/panels/show_control.h"
 #include "app/state/labels.h"
 #include "app/state/questions/kept/selected_vs_true.h"
@@ -28,30 +28,6 @@ using Span = std::optional<trace::TokenSpan>;
 constexpr const char* kView = "selected_vs_true";
 constexpr const char* kTitle = "Selected versus true keys";
 
-// What the bars of one method are drawn from.
-struct Ranked {
-  const SelectedVsTrueQuestion::Answer& answer;
-  const state::Place& place;
-  bool stale = false;
-};
-
-// The ends of the axes belong to the place: they stay when A and B are flipped.
-struct Ends {
-  double top = 1e-9, bottom = 1, ranks = 0, shown = 0;
-
-  void include(const SelectedVsTrueQuestion::Answer& answer) {
-    const std::vector<KeyRank>& keys = answer.cell.by_true_rank;
-    const double highest = keys.empty() ? 1 : std::max(1e-9, answer.share_of(keys.front()));
-    top = std::max(top, highest);
-    bottom = std::min(bottom, std::max(answer.least_share * 0.6, highest * 1e-6));
-    ranks = std::max(ranks, static_cast<double>(keys.size()));
-    shown = std::max(
-        shown, static_cast<double>(std::clamp<std::int64_t>(answer.kept() * 5 / 4, 24, 4000)));
-  }
-  // Room for the marks above the bars.
-  double above() const { return top * std::max(1.6, std::pow(top / bottom, 0.15)); }
-};
-
 class SelectedVsTruePanel final : public Panel {
  public:
   void draw_trace(DrawContext& context) override {
@@ -73,10 +49,10 @@ class SelectedVsTruePanel final : public Panel {
     if (first_chunk_ui(context, result->cell)) return;
     method_note_ui(context, place, result->facts);
     numbers_ui(context, result->cell);
-    Ends ends;
+    RankEnds ends;
     ends.include(*result);
-    const Ranked ranked{*result, place, result.stale};
-    const auto bars = [&](ImVec2 size) { bars_ui(context, ranked, ends, "##bars", size); };
+    const RankedKeys ranked{*result, place, result.stale};
+    const auto bars = [&](ImVec2 size) { bars_.draw(context, ranked, ends, "##bars", size); };
     const auto table = [&] { table_ui(context, result); };
     parts_ui(context, place, bars, table);
   }
@@ -101,7 +77,7 @@ class SelectedVsTruePanel final : public Panel {
       widgets::text_wrapped(context.palette.muted,
                             "B's rows hold other query heads: ranks and masses in the table are "
                             "those of A's row.");
-    Ends ends;
+    RankEnds ends;
     ends.include(*result->of_a);
     ends.include(*result->of_b);
     const auto bars = [&](ImVec2 size) { two_bars_ui(context, result, ends, size); };
@@ -109,7 +85,7 @@ class SelectedVsTruePanel final : public Panel {
     parts_ui(context, place, bars, table);
   }
 
-  void two_bars_ui(DrawContext& context, const Both& result, const Ends& ends, ImVec2 size) {
+  void two_bars_ui(DrawContext& context, const Both& result, const RankEnds& ends, ImVec2 size) {
     const float gap = widgets::em(0.8F), room = ImGui::GetContentRegionAvail().x;
     const bool beside = room > widgets::em(40);
     const float line = ImGui::GetTextLineHeightWithSpacing();
@@ -124,9 +100,9 @@ class SelectedVsTruePanel final : public Panel {
       method_line_ui(context, static_cast<std::size_t>(slot), answer.facts.choice,
                      numbers_of(answer.cell));
       ImGui::EndChild();
-      bars_ui(context, {answer, result.question.place, result.stale}, ends,
-              is_b ? "##bars b" : "##bars",
-              {part.x, part.y - (beside ? line + 2 * ImGui::GetStyle().ItemSpacing.y : 0)});
+      bars_.draw(context, {answer, result.question.place, result.stale}, ends,
+                 is_b ? "##bars b" : "##bars",
+                 {part.x, part.y - (beside ? line + 2 * ImGui::GetStyle().ItemSpacing.y : 0)});
       ImGui::EndGroup();
     }
   }
@@ -238,124 +214,6 @@ class SelectedVsTruePanel final : public Panel {
     }
     ImGui::SetCursorScreenPos({at.x, where.y + widgets::em(2.75F)});
     ImGui::Dummy({0, 0});
-  }
-
-  // Mass by true rank as bars, on a log axis: heads and tails of the distribution both show.
-  void bars_ui(DrawContext& context, const Ranked& ranked, const Ends& ends, const char* id,
-               ImVec2 size) {
-    constexpr ImPlotFlags kFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
-                                   ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
-                                   ImPlotFlags_NoBoxSelect;
-    // Zoom is of the place; what nobody has zoomed follows the methods.
-    const ImPlotRange whole{0, std::min(ends.ranks, ends.shown) + 1};
-    const bool zoomed = ranks_.Min != whole_.Min || ranks_.Max != whole_.Max;
-    if (const std::string place = ranked.place.cell_key(); ranks_of_ != place || !zoomed) {
-      ranks_of_ = place;
-      ranks_ = whole_ = whole;
-    }
-    bool all = false;
-    const TickRoom room;
-    if (!ImPlot::BeginPlot(id, size, kFlags)) return;
-    ImPlot::SetupAxes("key, by true rank", fitting("share of mass", "share", size.y),
-                      ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
-    ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, ends.bottom, ends.above(), ImPlotCond_Always);
-    ImPlot::SetupAxisLinks(ImAxis_X1, &ranks_.Min, &ranks_.Max);
-    ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, ends.ranks + 1);
-    ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
-    ImPlot::SetupFinish();
-    ImPlot::PushPlotClipRect();
-    draw_bars(context, ranked, ends.bottom, state::watched_span(ranked.place));
-    cut_ui(context, ranked.answer.kept());
-    beyond_ui(context, ranked);
-    ImPlot::PopPlotClipRect();
-    if (ImPlot::IsPlotHovered() && !context.figure) {
-      point_at(context, ranked);
-      all = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
-    }
-    ImPlot::EndPlot();  // writes the limits drawn into the linked range
-    if (all) ranks_ = {0, ends.ranks + 1};
-  }
-
-  static void draw_bars(DrawContext& context, const Ranked& ranked, double bottom,
-                        const Span& span) {
-    const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const ImPlotRect limits = ImPlot::GetPlotLimits();
-    const auto first = static_cast<std::int64_t>(std::max(0.0, std::floor(limits.X.Min) - 1));
-    const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(keys.size()),
-                                             static_cast<std::int64_t>(limits.X.Max) + 1);
-    const float base = ImPlot::PlotToPixels(0, bottom).y;
-    for (std::int64_t i = first; i < last; ++i) {
-      const KeyRank& key = keys[static_cast<std::size_t>(i)];
-      const double share = std::max(ranked.answer.share_of(key), bottom);
-      const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(i) + 0.6, share);
-      const float right =
-          std::max(ImPlot::PlotToPixels(static_cast<double>(i) + 1.4, share).x, from.x + 1);
-      ImU32 color = widgets::color_of(context.palette, key.verdict);
-      if (key.verdict == KeyVerdict::Neither) color = context.palette.line;
-      draw->AddRectFilled(from, {right, base}, color);
-      if (!span || key.position < span->begin || key.position >= span->end) continue;
-      const float middle = (from.x + right) / 2, tip = from.y - widgets::em(0.15F),
-                  half = widgets::em(0.3F);
-      draw->AddTriangleFilled({middle - half, tip - half * 1.5F},
-                              {middle + half, tip - half * 1.5F}, {middle, tip},
-                              key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste
-                                  ? context.palette.hit
-                                  : context.palette.miss);
-    }
-  }
-
-  // What is watched and has its rank further right than the plot goes.
-  static void beyond_ui(DrawContext& context, const Ranked& ranked) {
-    const Span span = state::watched_span(ranked.place);
-    if (!span) return;
-    const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
-    int beyond = 0, lost = 0;
-    for (auto i = static_cast<std::size_t>(std::max(0.0, ImPlot::GetPlotLimits().X.Max));
-         i < keys.size(); ++i) {
-      if (keys[i].position < span->begin || keys[i].position >= span->end) continue;
-      ++beyond;
-      lost += keys[i].verdict == KeyVerdict::Miss || keys[i].verdict == KeyVerdict::Neither ? 1 : 0;
-    }
-    if (beyond == 0) return;
-    const std::string text = fmt::format("{} of {} further right, {} not kept", beyond,
-                                         state::readable_name(span->name), lost);
-    const ImVec2 at = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
-    if (width > size.x) return;
-    ImPlot::GetPlotDrawList()->AddText({at.x + size.x - width, at.y + widgets::em(1.4F)},
-                                       lost > 0 ? context.palette.miss : context.palette.muted,
-                                       text.c_str());
-  }
-
-  // As many true keys as the method kept: left of the line they should all be hits.
-  static void cut_ui(DrawContext& context, std::int64_t kept) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const ImVec2 at = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-    const float cut =
-        ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, ImPlot::GetPlotLimits().Y.Max).x;
-    draw->AddLine({cut, at.y}, {cut, at.y + size.y}, context.palette.muted, 1.0F);
-    const std::string text = fmt::format("{} kept", format_count(kept));
-    const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(0.4F);
-    const bool fits = cut + width < at.x + size.x;
-    draw->AddText({fits ? cut + widgets::em(0.4F) : cut - width, at.y + widgets::em(0.2F)},
-                  context.palette.muted, text.c_str());
-  }
-
-  static void point_at(DrawContext& context, const Ranked& ranked) {
-    const auto rank = static_cast<std::int64_t>(std::llround(ImPlot::GetPlotMousePos().x)) - 1;
-    const analysis::SelectedVsTrue& cell = ranked.answer.cell;
-    if (rank < 0 || rank >= static_cast<std::int64_t>(cell.by_true_rank.size())) return;
-    const KeyRank& key = cell.by_true_rank[static_cast<std::size_t>(rank)];
-    context.workspace.pointer.at(ranked.place, key.position);
-    widgets::tooltip(
-        "true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s", key.true_rank + 1,
-        static_cast<long long>(cell.num_candidates), token_line(ranked.place, key.position).c_str(),
-        share_text(ranked.answer.share_of(key)).c_str(), key.mass, state::label_of(key.verdict));
-    if (plot_clicked() && !ranked.stale)
-      context.workspace.cursor.set_keys(key.position, key.position + 1);
   }
 
   static void filter_ui(DrawContext& context) {
@@ -487,9 +345,7 @@ class SelectedVsTruePanel final : public Panel {
   state::LastAnswer<SelectedVsTrueQuestion> shown_;
   state::LastAnswer<SelectedByBothQuestion> both_;
   SteadyHead head_;
-  ImPlotRange ranks_;  // in view, of A and B alike
-  ImPlotRange whole_;  // what they were fitted to, at this place
-  std::string ranks_of_;
+  RankBars bars_;
 };
 
 }  // namespace

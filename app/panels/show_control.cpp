@@ -159,7 +159,9 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   const auto named = [&](const std::string& what) {
     return letter_of_method(index) + "  " + state::readable_name(what);
   };
-  const float left = std::max(widgets::em(4.5F), room - ImGui::CalcTextSize(numbers.c_str()).x);
+  // The name goes before the numbers where both have no room.
+  const float least = ImGui::CalcTextSize(named(method.id()).c_str()).x;
+  const float left = std::min(room, std::max(least, room - ImGui::CalcTextSize(numbers.c_str()).x));
   const bool has_own = !state::own_name(context.workspace, method).empty();
   std::string name = named(has_own          ? state::label_of(context.workspace, method)
                            : method.known() ? replay::short_name(*method.spec)
@@ -174,6 +176,7 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   const widgets::FontScope plain(widgets::Type::Caption);
   widgets::text_colored(context.palette.muted,
                         widgets::elided(numbers, ImGui::GetContentRegionAvail().x));
+  if (!context.figure && ImGui::IsItemHovered()) widgets::tooltip("%s", numbers.c_str());
 }
 
 void SteadyHead::end(const std::string& key) {

@@ -13,7 +13,7 @@ TokenColors colors_of(const widgets::Palette& p, state::TokenLook look) {
     case TokenLook::Dense: return {widgets::mix(p.panel, p.dense, 0.6), p.text};
     case TokenLook::Current: return {widgets::mix(p.panel, p.current, 0.28), p.text};
     case TokenLook::Missed: return {widgets::mix(p.panel, p.miss, 0.42), p.text};
-    case TokenLook::Evicted: return {p.evicted, p.muted};
+    case TokenLook::Evicted: return {p.evicted, p.text};
   }
   return {0, p.muted};
 }

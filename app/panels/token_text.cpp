@@ -133,6 +133,7 @@ TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, floa
   const auto [from, to] = layout_.tokens_of(first, last);
   top_ = {from, std::max(0.0F, ImGui::GetScrollY() - line_height * static_cast<float>(first))};
   for (std::int32_t t = from; t < to; ++t) token_ui(context, spec, here, t, origin, line_height);
+  outline_ui(context, here, origin, line_height, from, to);
   underline_ui(context, here, origin, line_height, from, to);
   ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
   if (context.figure || !ImGui::IsWindowHovered()) return {};
@@ -148,8 +149,7 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
   const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   if (look.upper.back == look.lower.back) {
-    if (look.upper.back != 0)
-      widgets::key_rect(draw, context.palette, at, {end.x - 0.5F, end.y}, look.upper.back, 2);
+    if (look.upper.back != 0) back_ui(context, at, {end.x - 0.5F, end.y}, look.upper.back);
   } else {
     const float middle = std::floor((at.y + end.y) / 2);
     draw->AddRectFilled(at, {end.x - 0.5F, middle}, look.upper.back, 2,
@@ -157,8 +157,6 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
     draw->AddRectFilled({at.x, middle}, {end.x - 0.5F, end.y}, look.lower.back, 2,
                         ImDrawFlags_RoundCornersBottom);
   }
-  if (here.has_keys() && token >= here.key_begin && token < here.key_end)
-    draw->AddRect({at.x - 1, at.y}, end, context.palette.accent, 2, 0, widgets::em(0.11F));
   if (token == spec.pointed)
     draw->AddRect({at.x - 1, at.y}, end, context.palette.text, 2, 0, widgets::em(0.11F));
   if (spec.alone && spec.alone(token))  // dotted below: the other prompt has no such token
@@ -167,6 +165,32 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
                     context.palette.warning, widgets::em(0.12F));
   const ImU32 ink = look.lower.ink == context.palette.text ? look.lower.ink : look.upper.ink;
   draw->AddText({at.x, at.y + line_height * 0.1F}, ink, here.trace->text[i].c_str());
+}
+
+// Evicted is hatched below the letters alone, which could not be read on a hatching.
+void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 color) {
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const widgets::Palette& p = context.palette;
+  if (color != p.evicted) return draw->AddRectFilled(from, to, color, 2);
+  draw->AddRectFilled(from, to, widgets::mix(p.panel, p.evicted, 0.6), 2);
+  widgets::key_rect(draw, p, {from.x, to.y - widgets::em(0.25F)}, to, color, 2);
+}
+
+// One around the chosen keys of each line.
+void TokenText::outline_ui(DrawContext& context, const Place& here, ImVec2 origin,
+                           float line_height, std::int32_t from, std::int32_t to) const {
+  if (!here.has_keys()) return;
+  const std::int32_t last = std::min(to, here.key_end);
+  for (std::int32_t t = std::max(from, here.key_begin); t < last;) {
+    const auto begin = static_cast<std::size_t>(t);
+    while (t < last && layout_.line[static_cast<std::size_t>(t)] == layout_.line[begin]) ++t;
+    const auto end = static_cast<std::size_t>(t - 1);
+    const float y = origin.y + line_height * static_cast<float>(layout_.line[begin]);
+    ImGui::GetWindowDrawList()->AddRect(
+        {origin.x + layout_.x[begin] - 1, y},
+        {origin.x + layout_.x[end] + layout_.width[end], y + line_height - 2},
+        context.palette.accent, 2, 0, widgets::em(0.11F));
+  }
 }
 
 void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 origin,
@@ -193,11 +217,17 @@ void TokenText::follow(DrawContext& context, const Place& here, float line_heigh
                                             here.key_end != followed_.key_end);
   const trace::ChunkInfo& chunk = here.chunk_info();
   const auto span = state::watched_span(here);
+  // The room of the first frames is not yet that of the view: wrapped anew meanwhile, the same token is
+  // looked for.
+  constexpr int kSettling = 30;
+  settling_ = new_text ? kSettling : std::max(0, settling_ - 1);
+  const bool settles = settling_ > 0 && followed_layout_ != layout_.key;
   if (wanted_top_ && !new_text)
     scroll_to_line(*std::exchange(wanted_top_, std::nullopt), line_height);
-  else if ((new_text || new_keys) && span && (here.has_keys() || span->begin < chunk.end()))
+  else if ((new_text || new_keys || settles) && span &&
+           (here.has_keys() || span->begin < chunk.end()))
     scroll_to(span->begin, line_height, 0.35F);
-  else if (new_text || here.chunk != followed_.chunk)
+  else if (new_text || settles || here.chunk != followed_.chunk)
     scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
   else if (followed_layout_ != layout_.key)
     scroll_to(top_.token, line_height, 0);

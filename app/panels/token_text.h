@@ -122,6 +122,9 @@ class TokenText {
   Mouse text_ui(DrawContext& context, const Spec& spec, float line_height);
   void token_ui(DrawContext& context, const Spec& spec, const state::Place& here,
                 std::int32_t token, ImVec2 origin, float line_height) const;
+  static void back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 color);
+  void outline_ui(DrawContext& context, const state::Place& here, ImVec2 origin, float line_height,
+                  std::int32_t from, std::int32_t to) const;
   void underline_ui(DrawContext& context, const state::Place& here, ImVec2 origin,
                     float line_height, std::int32_t from, std::int32_t to) const;
   void follow(DrawContext& context, const state::Place& here, float line_height);
@@ -134,6 +137,7 @@ class TokenText {
   Layout layout_, next_layout_;
   state::Place followed_;        // scrolled for
   std::string followed_layout_;  // the same
+  int settling_ = 0;             // frames in which a new text's room may still change
   Top top_;
   std::optional<Top> wanted_top_;  // to be it
   std::int32_t drag_from_ = -1;

@@ -390,10 +390,29 @@ void Explorer::open_dialog() {
 
 void Explorer::new_capture() { capture_.open(settings_.last_folder); }
 
+namespace {
+
+// The text of the prefill; empty where the trace has none.
+std::string prompt_of(const state::OpenTrace& trace) {
+  const trace::TraceInfo& info = trace.info();
+  const std::vector<std::string>& texts = trace.session->token_texts();
+  std::int32_t end = 0;
+  for (const trace::ChunkInfo& chunk : info.chunks)
+    if (chunk.phase == trace::Phase::Prefill) end = std::max(end, chunk.end());
+  std::string prompt;
+  for (std::int32_t t = 0; t < std::min(end, static_cast<std::int32_t>(texts.size())); ++t)
+    prompt += texts[static_cast<std::size_t>(t)];
+  return prompt;
+}
+
+}  // namespace
+
 void Explorer::new_drift_capture() {
   new_capture();
   const bool known = workspace_.has_trace() && workspace_.method().known();
-  capture_.form().choose_drift(known ? workspace_.method().text : std::string());
+  capture_.form().choose_drift(
+      known ? workspace_.method().text : std::string(),
+      workspace_.has_trace() ? prompt_of(*workspace_.place().trace) : std::string());
 }
 
 DroppedFiles::Places Explorer::places_of_dropped() {

@@ -6,6 +6,7 @@
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/paths.h"
 #include "core/base/printable.h"
 
 #include <fmt/format.h>
@@ -253,6 +254,8 @@ Tour load_tour(const std::filesystem::path& file) {
   if (!stream) throw input_error(what, "reading failed", "see its permissions");
   return parse_tour(text.str(), std::filesystem::absolute(file));
 }
+
+std::filesystem::path first_tour() { return paths::share_dir() / "tours" / "first.md"; }
 
 bool is_reached(const TourGoal& goal, Workspace& workspace) {
   if (!workspace.has_trace()) return false;

@@ -42,6 +42,9 @@ Tour parse_tour(std::string_view text, const std::filesystem::path& file);
 // The same; Error{Input} also where the file cannot be read or is larger than a megabyte.
 Tour load_tour(const std::filesystem::path& file);
 
+// The one that comes with the program.
+std::filesystem::path first_tour();
+
 class Workspace;
 // Whether the goal is reached, but for the view in front, which the window knows. Asks for answers as
 // it needs them.

@@ -10,8 +10,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace kvloupe::analysis {
 namespace {
@@ -46,15 +49,15 @@ struct HeadBlock {
   at::Tensor lse;  // [rows]
 };
 
+// `k`: of the head's KV head, [end, head_dim].
 HeadBlock head_block(const session::TraceSession& session, int layer, int q_head,
-                     std::int32_t begin, std::int32_t end) {
+                     std::int32_t begin, std::int32_t end, at::Tensor k) {
   const trace::ModelInfo& model = session.info().model;
   HeadBlock block;
   block.q = at::empty({end - begin, model.head_dim}, at::kFloat);
   session.reader().read_rows(trace::Stored::Q, layer, q_head, begin, end,
                              block.q.mutable_data_ptr<float>());
-  block.k =
-      session::layer_k(session, layer).select(0, q_head / model.gqa_group_size()).narrow(0, 0, end);
+  block.k = std::move(k);
   if (session.reader().has_lse(layer)) {
     block.lse = at::empty({end - begin}, at::kFloat);
     session.reader().read_lse(layer, q_head, begin, end, block.lse.mutable_data_ptr<float>());
@@ -68,7 +71,9 @@ HeadBlock head_block(const session::TraceSession& session, int layer, int q_head
 
 at::Tensor probabilities(const session::TraceSession& session, int layer, int q_head,
                          std::int32_t begin, std::int32_t end) {
-  const HeadBlock block = head_block(session, layer, q_head, begin, end);
+  const int kv_head = q_head / session.info().model.gqa_group_size();
+  const HeadBlock block = head_block(session, layer, q_head, begin, end,
+                                     session::layer_k(session, layer)[kv_head].narrow(0, 0, end));
   return attention::attention_rows(block.q, block.k, session.info().model.softmax_of(layer), begin,
                                    block.lse);
 }
@@ -109,16 +114,20 @@ std::int64_t reduce_rows(const float* p, std::int64_t rows, std::int64_t keys, s
 }
 
 // The largest of each `step` of the first `visible` values of a row; NaN where one of them is. Gives the
-// number of values that are NaN.
+// number of values that are NaN. No probability is negative: their bits are ordered as they are, and
+// those of a NaN lie above all. Of integers the compiler makes a wide maximum.
 std::int64_t largest_of_steps(const float* row, std::int64_t visible, std::int64_t step,
                               float* largest) {
+  constexpr auto kInfinity = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::infinity());
   std::int64_t num_broken = 0;
   for (std::int64_t begin = 0; begin < visible; begin += step, ++largest) {
     const std::int64_t end = std::min(begin + step, visible);
-    const auto broken =
-        std::count_if(row + begin, row + end, [](float p) { return std::isnan(p); });
-    num_broken += broken;
-    *largest = broken > 0 ? kNoValue : *std::max_element(row + begin, row + end);
+    std::uint32_t bits = 0;
+    for (std::int64_t j = begin; j < end; ++j)
+      bits = std::max(bits, std::bit_cast<std::uint32_t>(row[j]));
+    *largest = bits > kInfinity ? kNoValue : std::bit_cast<float>(bits);
+    if (bits > kInfinity)
+      num_broken += std::count_if(row + begin, row + end, [](float p) { return std::isnan(p); });
   }
   return num_broken;
 }
@@ -157,23 +166,32 @@ AttentionStrip attention_strip(const session::TraceSession& session, int layer, 
   strip.max = {query_end - query_begin, (query_end + strip.step - 1) / strip.step, {}};
   strip.max.values.assign(static_cast<std::size_t>(strip.max.rows * strip.max.cols), kNoValue);
   if (strip.max.rows == 0) return strip;
-  const HeadBlock all = head_block(session, layer, q_head, query_begin, query_end);
+  const int kv_head = q_head / session.info().model.gqa_group_size();
+  const HeadBlock all = head_block(session, layer, q_head, query_begin, query_end,
+                                   session::head_k(session, layer, kv_head, query_end));
   const SoftmaxForm softmax = session.info().model.softmax_of(layer);
   std::atomic<std::int64_t> num_broken{0};
-  // What is held at a time stays within some tens of megabytes.
-  constexpr std::int64_t kRows = 64;
-  for (std::int64_t first = 0; first < strip.max.rows; first += kRows) {
+  // All queries beside some of the keys at a time: what is held stays within the caches, and no key is
+  // read twice.
+  constexpr std::int64_t kValues = 1 << 21;
+  const std::int64_t width =
+      std::max<std::int64_t>(kValues / strip.max.rows / strip.step, 1) * strip.step;
+  for (std::int64_t key = 0; key < query_end; key += width) {
     context.cancel.throw_if_cancelled();
-    const std::int64_t rows = std::min(kRows, strip.max.rows - first);
-    const std::int64_t keys = query_begin + first + rows;
+    const std::int64_t keys = std::min(width, query_end - key);
+    const std::int64_t first = std::max<std::int64_t>(key - query_begin, 0);
+    const std::int64_t rows = strip.max.rows - first;
+    // Positions count from the first of these keys.
+    const std::int64_t position = query_begin + first - key;
     const at::Tensor p =
-        attention::attention_rows(all.q.narrow(0, first, rows), all.k.narrow(0, 0, keys), softmax,
-                                  query_begin + first, all.lse.narrow(0, first, rows));
+        attention::attention_rows(all.q.narrow(0, first, rows), all.k.narrow(0, key, keys), softmax,
+                                  position, all.lse.narrow(0, first, rows));
     const float* data = p.const_data_ptr<float>();
-    at::parallel_for(0, rows, 4, [&](std::int64_t begin, std::int64_t end) {
+    float* largest = strip.max.values.data() + first * strip.max.cols + key / strip.step;
+    at::parallel_for(0, rows, 16, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r)
-        num_broken += largest_of_steps(data + r * keys, query_begin + first + r + 1, strip.step,
-                                       strip.max.values.data() + (first + r) * strip.max.cols);
+        num_broken += largest_of_steps(data + r * keys, std::min(position + r + 1, keys),
+                                       strip.step, largest + r * strip.max.cols);
     });
   }
   strip.num_broken = num_broken;

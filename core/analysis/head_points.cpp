@@ -127,11 +127,11 @@ HeadPoints head_points(const session::TraceSession& session, const PointsRequest
   const std::int32_t end = request.chunk ? session.info().chunks[*request.chunk].end()
                                          : session.info().chunks.back().end();
   points.key_positions = thinned(0, end, request.max_keys);
-  const at::Tensor k = form.of(session::layer_k(session, request.layer)
-                                   .select(0, request.q_head / model.gqa_group_size())
-                                   .narrow(0, 0, end),
-                               0)
-                           .index_select(0, at::tensor(points.key_positions, at::kInt));
+  const at::Tensor every_k = form.of(session::layer_k(session, request.layer)
+                                         .select(0, request.q_head / model.gqa_group_size())
+                                         .narrow(0, 0, end),
+                                     0);
+  const at::Tensor k = every_k.index_select(0, at::tensor(points.key_positions, at::kInt));
   const std::vector<float> query_rows = values_of(queries.rows), key_rows = values_of(k);
   if (request.apart) {
     points.query_pca = fit_pca(query_rows, model.head_dim, request.components);
@@ -145,6 +145,11 @@ HeadPoints head_points(const session::TraceSession& session, const PointsRequest
   points.queries = points_of(points.query_pca, query_rows);
   points.keys = points_of(points.key_pca, key_rows);
   points.mean_queries = points_of(points.query_pca, values_of(queries.means));
+  constexpr std::int64_t kRows = 4096;  // at a time
+  for (const at::Tensor& rows : every_k.split(kRows)) {
+    const Points some = points_of(points.key_pca, values_of(rows));
+    points.every_key.insert(points.every_key.end(), some.begin(), some.end());
+  }
   return points;
 }
 

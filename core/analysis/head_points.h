@@ -29,6 +29,7 @@ struct HeadPoints {
   std::vector<std::array<float, 3>> queries, keys;  // projected (third 0 for two components)
   // Evenly thinned to as many as were asked for, the first (the sink) always among them.
   std::vector<std::int32_t> query_positions, key_positions;
+  std::vector<std::array<float, 3>> every_key;  // where each key stands, by its position
   std::vector<float> relevance;  // S_q of each query, in its own chunk and as methods see it
   // The mean of all queries of each chunk, among the queries; of one chunk or of all.
   std::vector<std::array<float, 3>> mean_queries;

@@ -16,15 +16,14 @@ namespace {
 std::mutex loading;
 std::atomic<void*> loaded{nullptr};
 
-// Beside the library (or, linked statically, the program) that this function is in.
-std::filesystem::path engine_path() {
+}  // namespace
+
+std::filesystem::path engine_file() {
   Dl_info here{};
   ::dladdr(reinterpret_cast<const void*>(&load_engine), &here);
   const std::filesystem::path file = here.dli_fname == nullptr ? "" : here.dli_fname;
   return file.parent_path() / "libkvloupe_engine.so";
 }
-
-}  // namespace
 
 void load_engine() {
   if (engine_loaded()) return;
@@ -36,7 +35,7 @@ void load_engine() {
     throw input_error("the working folder cannot be used", code.message(),
                       "change to a folder that exists");
   // Lazy: to bind at once all that Torch calls takes another 30 ms.
-  void* engine = ::dlopen(engine_path().c_str(), RTLD_LAZY | RTLD_LOCAL);
+  void* engine = ::dlopen(engine_file().c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (engine == nullptr) {
     const char* reason = ::dlerror();
     throw input_error("the part of KVLoupe that computes cannot be loaded",

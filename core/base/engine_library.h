@@ -2,7 +2,12 @@
 // called in it stands in the tables of core/engine/engine.h and capture/engine.h.
 #pragma once
 
+#include <filesystem>
+
 namespace kvloupe {
+
+// Beside the library that this is in, or, linked statically, the program.
+std::filesystem::path engine_file();
 
 // Returns when the engine is loaded: at once if it was before, which costs one atomic read. From any
 // thread; one loads, the others wait. Throws Error{Input} when the library is missing or damaged; a later

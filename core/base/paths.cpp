@@ -1,4 +1,4 @@
-// XDG base directories and the folder compiled in by CMake (KVLOUPE_DATA_DIR).
+// XDG base directories, and the folder beside the program.
 #include "core/base/paths.h"
 
 #include "core/base/error.h"
@@ -70,9 +70,15 @@ fs::path cache_dir() {
   return given.empty() ? xdg_dir("XDG_CACHE_HOME", ".cache") : fs::path(given);
 }
 
+fs::path share_dir() {
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  return program.parent_path().parent_path() / "share" / "kvloupe";
+}
+
 fs::path data_dir() {
   const std::string given = environment("KVLOUPE_DATA_DIR");
-  return given.empty() ? fs::path(KVLOUPE_DATA_DIR) : fs::path(given);
+  return given.empty() ? share_dir() / "data" : fs::path(given);
 }
 
 }  // namespace kvloupe::paths

@@ -1,4 +1,4 @@
-// Where KVLoupe keeps things: XDG folders and the data that set-up fetched.
+// Where KVLoupe keeps things: XDG folders, and what comes with the program.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,11 @@ std::filesystem::path state_dir();
 // $XDG_CACHE_HOME/kvloupe: what can be made again, such as calibrated bases. The environment variable
 // KVLOUPE_CACHE_DIR overrides. Not created here: who only looks leaves no folder behind.
 std::filesystem::path cache_dir();
-// Content-addressed folder filled by kvloupe.sh: models/ words/ corpus/. The environment variable
-// KVLOUPE_DATA_DIR overrides the path compiled in.
+// What comes with the program: tours/ traces/ recorder/ data/. `share/kvloupe` beside the folder that
+// the program is in, in a build folder as where it is installed.
+std::filesystem::path share_dir();
+// models/ words/ corpus/ in it, which set-up fetched. The environment variable KVLOUPE_DATA_DIR
+// overrides.
 std::filesystem::path data_dir();
 
 }  // namespace kvloupe::paths

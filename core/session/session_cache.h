@@ -33,6 +33,9 @@ struct TraceSession::Cache final : MemoryCache {
   std::shared_ptr<const LayerArray> get(int layer, trace::Stored what);
   // Rows [begin, end) alone, which are not kept.
   LayerArray read(int layer, trace::Stored what, std::int32_t begin, std::int32_t end) const;
+  // Rows [0, end) of one head: [end, head_dim]. Of the layer where that is held, else read alone and not
+  // kept, so that who needs little does not wait for a layer.
+  at::Tensor head(int layer, trace::Stored what, int head, std::int32_t end);
   // The basis of a layer fitted on this very trace; `fit` makes it when missing.
   trace::LayerBasis basis(trace::BasisKind kind, int layer,
                           const std::function<trace::LayerBasis()>& fit);

@@ -134,6 +134,13 @@ std::shared_ptr<const LayerArray> TraceSession::Cache::get(int layer, Stored wha
   return array;
 }
 
+at::Tensor TraceSession::Cache::head(int layer, Stored what, int head, std::int32_t end) {
+  if (const auto held = find({layer, what})) return held->values[head].narrow(0, 0, end);
+  const at::Tensor rows = charged_tensor(memory, {end, reader.info().model.head_dim});
+  reader.read_rows(what, layer, head, 0, end, rows.mutable_data_ptr<float>());
+  return rows;
+}
+
 std::shared_ptr<const LayerArray> TraceSession::Cache::find(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
@@ -189,6 +196,9 @@ at::Tensor layer_k(const TraceSession& session, int layer) {
 }
 at::Tensor layer_v(const TraceSession& session, int layer) {
   return session.cache().get(layer, Stored::V)->values;
+}
+at::Tensor head_k(const TraceSession& session, int layer, int kv_head, std::int32_t end) {
+  return session.cache().head(layer, Stored::K, kv_head, end);
 }
 
 bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk) {

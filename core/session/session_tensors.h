@@ -13,6 +13,8 @@ namespace kvloupe::session {
 // Whole captured rows of one layer, fp32, cached: [num_kv_heads, T, head_dim].
 at::Tensor layer_k(const TraceSession& session, int layer);
 at::Tensor layer_v(const TraceSession& session, int layer);
+// K of one KV head, [end, head_dim]: of the layer where that is held, else read for this call alone.
+at::Tensor head_k(const TraceSession& session, int layer, int kv_head, std::int32_t end);
 
 // Whether the chunk, of the trace or of a new cut of it, is the last one of the prompt: not known,
 // and so false, where a capture was cut short before the model's first answer.

@@ -13,12 +13,8 @@
 namespace kvloupe {
 namespace {
 
+using state::first_tour;
 using state::Slot;
-
-std::filesystem::path first_tour() {
-  return std::filesystem::path(KVLOUPE_TEST_SOURCE_DIR).parent_path().parent_path() /
-         "assets/tours/first.md";
-}
 
 std::string text_of(const std::filesystem::path& file) {
   std::ifstream stream(file);

@@ -114,6 +114,7 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
   draw->PushClipRect({left, origin.y - widgets::em(0.2F)}, {right, origin.y + 2 * line}, true);
   const ImVec2 mouse = ImGui::GetMousePos();
   const bool hovered = ImGui::IsWindowHovered() && mouse.x >= left && mouse.x < right;
+  float watched_from = 0, watched_to = -1;
   for (std::int32_t t = first; t < std::ssize(text) && x < right; ++t) {
     const float to = x + width(t);
     const panels::TokenColors colors = panels::colors_of(palette, look(above, t));
@@ -123,8 +124,10 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
       if (const ImU32 back = panels::colors_of(palette, look(*below, t)).back; back != 0)
         draw->AddRectFilled({x, origin.y + line + 1}, {to - 0.5F, origin.y + line + 1 + mark},
                             back);
-    if (place.has_keys() && t >= place.key_begin && t < place.key_end)
-      draw->AddRect({x - 1, origin.y - 1}, {to, origin.y + line + 1}, palette.accent, 2);
+    if (place.has_keys() && t >= place.key_begin && t < place.key_end) {
+      if (watched_to < 0) watched_from = x - 1;
+      watched_to = to;
+    }
     if (t == token_)
       draw->AddRect({x - 1, origin.y - 1}, {to, origin.y + line + 1}, palette.text, 2, 0,
                     widgets::em(0.11F));
@@ -147,6 +150,9 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
     }
     x = to;
   }
+  if (watched_to >= 0)
+    draw->AddRect({watched_from, origin.y - 1}, {watched_to, origin.y + line + 1}, palette.accent,
+                  2);
   draw->PopClipRect();
 }
 

@@ -11,8 +11,6 @@
 namespace kvloupe::shell {
 namespace {
 
-constexpr const char* kFirstTour = KVLOUPE_SOURCE_DIR "/assets/tours/first.md";
-
 // Adds commands to one menu, with the condition that they share.
 class Adder {
  public:
@@ -256,7 +254,7 @@ void Explorer::add_help_commands() {
   add("shortcuts", "Shortcuts", {ImGuiKey_F1, ImGuiMod_Shift | ImGuiKey_Slash},
       [this] { sheet_.open(); });
   add("colors", "Colours", {}, [this] { colors_.open(); });
-  add("tour", "Guided tour", {}, [this] { tour_.open(kFirstTour); });
+  add("tour", "Guided tour", {}, [this] { tour_.open(state::first_tour()); });
   const Adder in_tour(commands_, "Help", [this] { return tour_.is_open(); });
   in_tour("tour.next", "Next page of the tour", {ImGuiMod_Shift | ImGuiKey_PageDown},
           [this] { tour_.step(1); });

@@ -57,6 +57,25 @@ Descriptor file_of(std::string_view text) {
   return {file.take()};
 }
 
+// What exec takes. The words must outlive it.
+class Argv {
+ public:
+  explicit Argv(const std::vector<std::string>& arguments) : words_{"kvloupe"} {
+    words_.insert(words_.end(), arguments.begin(), arguments.end());
+    for (std::string& word : words_) pointers_.push_back(word.data());
+    pointers_.push_back(nullptr);
+  }
+  char** data() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<char*> pointers_;
+};
+
+int exit_code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 // All that is there now.
 void read_what_is_there(int descriptor, std::string& text) {
   char buffer[4096];
@@ -77,11 +96,7 @@ OwnCommand::OwnCommand(const std::vector<std::string>& arguments, const Options&
   else  // what it prints belongs to nobody who started a window
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, errors.to.number, STDERR_FILENO);
-  std::vector<std::string> words{"kvloupe"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  Argv argv(arguments);
   const int started =
       ::posix_spawn(&child_, options.program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -136,9 +151,7 @@ void OwnCommand::kill() {
   if (!ended_) ::kill(child_, SIGKILL);
 }
 
-int OwnCommand::exit_code() const {
-  return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
-}
+int OwnCommand::exit_code() const { return exit_code_of(status_); }
 
 std::string OwnCommand::problem() const {
   if (exit_code() == 0) return {};
@@ -161,6 +174,23 @@ std::string run_self(const std::vector<std::string>& arguments) {
   OwnCommand command(arguments, {kOwnProgram, "", false});
   command.finish();
   return command.problem();
+}
+
+int run_self_here(const std::vector<std::string>& arguments) {
+  Argv argv(arguments);
+  pid_t child = 0;
+  const int started = ::posix_spawn(&child, kOwnProgram, nullptr, nullptr, argv.data(), environ);
+  if (started != 0) throw refusal(started);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return exit_code_of(status);
+}
+
+void become_self(const std::vector<std::string>& arguments) {
+  Argv argv(arguments);
+  ::execv(kOwnProgram, argv.data());
+  throw refusal(errno);
 }
 
 }  // namespace kvloupe::shell

@@ -55,4 +55,11 @@ class OwnCommand {
 // started.
 std::string run_self(const std::vector<std::string>& arguments);
 
+// With the standard streams of this process. Waits for its end; as OwnCommand::exit_code(). Throws
+// Error when it cannot be started.
+int run_self_here(const std::vector<std::string>& arguments);
+
+// This process goes on as that command. Throws Error when it cannot be started.
+[[noreturn]] void become_self(const std::vector<std::string>& arguments);
+
 }  // namespace kvloupe::shell

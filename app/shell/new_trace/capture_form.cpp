@@ -63,10 +63,16 @@ void CaptureForm::add_method(const std::string& spec) {
   take_drafts();
 }
 
-void CaptureForm::choose_drift(const std::string& spec) {
+void CaptureForm::choose_drift(const std::string& spec, const std::string& prompt) {
   if (!closed_loop_ && !spec.empty()) closed_loop_.emplace(spec, selection::ModelShape{});
   if (!closed_loop_) closed_loop_.emplace().change_method("quoka", {}, expected_tokens({}));
   request_.drift = true;
+  constexpr int kAnswer = 32;  // tokens, in which the two answers may part
+  if (request_.max_new_tokens == 0) request_.max_new_tokens = kAnswer;
+  if (request_.kind == PromptKind::Text && request_.text.empty() && !prompt.empty()) {
+    request_.text = prompt;
+    request_.raw = true;  // it has its template in it
+  }
   take_drafts();
 }
 

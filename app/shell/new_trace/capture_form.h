@@ -30,8 +30,9 @@ class CaptureForm {
   // For a new capture: a file that is not there yet. What was described stays.
   void begin(const std::string& folder);
   void add_method(const std::string& spec);
-  // A closed loop of this method, of another one where it cannot stand, and its drift.
-  void choose_drift(const std::string& spec);
+  // A closed loop of this method, of another one where it cannot stand, and its drift over an answer. A
+  // prompt, with its template, is taken where none is typed.
+  void choose_drift(const std::string& spec, const std::string& prompt);
 
   // `cost`: where known. In the window's two columns.
   void model_and_prompt_ui(const widgets::Palette& palette, const std::optional<CaptureCost>& cost);

@@ -43,7 +43,7 @@ HeadPointsQuestion::Answer HeadPointsQuestion::work(Steps& steps) const {
 std::uint64_t HeadPointsQuestion::bytes(const Answer& answer) {
   constexpr std::uint64_t kPoint = sizeof(answer.queries[0]) + sizeof(std::int32_t);
   return answer.queries.size() * (kPoint + sizeof(float)) + answer.keys.size() * kPoint +
-         answer.mean_queries.size() * sizeof(answer.mean_queries[0]) +
+         (answer.mean_queries.size() + answer.every_key.size()) * sizeof(answer.every_key[0]) +
          2 * (answer.key_pca.axes.size() + answer.key_pca.mean.size()) * sizeof(double);
 }
 

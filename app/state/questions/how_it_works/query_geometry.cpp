@@ -292,17 +292,19 @@ float GeometryQuestion::Answer::received(std::size_t key) const {
 
 std::string KeyWantedQuestion::obstacle() const {
   if (place.empty()) return missing(place);
-  if (!place.has_keys()) return "Choose a key";
-  return place.key_begin < place.chunk_info().end() ? "" : "The key comes after the chunk";
+  const auto keys = watched_span(place);
+  if (!keys) return "Choose a key";
+  return keys->begin < place.chunk_info().end() ? "" : "The key comes after the chunk";
 }
 
 KeyWantedQuestion::Answer KeyWantedQuestion::work(Steps& steps) const {
   const auto rows = steps.need(AttentionRowsQuestion{place});
-  const std::int64_t end = std::min<std::int64_t>(place.key_end, rows->cols);
+  const auto keys = watched_span(place);
+  const std::int64_t end = std::min<std::int64_t>(keys->end, rows->cols);
   Answer answer;
   for (std::int64_t r = 0; r < rows->rows; ++r) {
     float sum = 0;
-    for (std::int64_t c = place.key_begin; c < end; ++c)
+    for (std::int64_t c = keys->begin; c < end; ++c)
       if (!std::isnan(rows->at(r, c))) sum += rows->at(r, c);
     if (sum > answer.most) {
       answer.most = sum;

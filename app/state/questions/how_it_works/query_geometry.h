@@ -101,7 +101,7 @@ struct GeometryQuestion : OfMethod<At::Cell> {
   bool knows_kept_keys(const QueryGeometryQuestion::Answer& queries) const;
 };
 
-// How much each of these queries attends to the keys chosen.
+// How much each of these queries attends to the watched keys.
 struct KeyWantedQuestion : OfPlace<At::Cell | At::Keys> {
   static constexpr const char* kName = "wanted key";
   struct Answer {

@@ -1,0 +1,134 @@
+// `kvloupe demo` and `kvloupe tour`: what the program shows of itself.
+#include "app/cli/commands.h"
+#include "app/shell/commands/run_self.h"
+#include "app/state/tour.h"
+#include "app/state/view_list.h"
+#include "core/base/engine_library.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/mapped_file.h"
+#include "core/base/sha256.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace kvloupe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words capture_words() {
+  Words words{
+      "capture", "--model",          "smollm2", "--task", "niah:length=2048,depth=0.5,seed=1",
+      "--store", "qkv,lse,mass,loss"};
+  for (const char* method :
+       {"quoka", "snapkv", "keydiff", "streaming_llm", "uniform_queries", "oracle", "random"}) {
+    words.emplace_back("--method");
+    words.push_back(fmt::format("{}:budget_tokens=256", method));
+  }
+  return words;
+}
+
+// Of the program and of what it is asked for.
+std::string stamp_of(const Words& words) {
+  Sha256 sum;
+  const fs::path engine = engine_file();
+  for (const fs::path& file :
+       {fs::path(shell::kOwnProgram), engine, engine.parent_path() / "libkvloupe_core.so"})
+    MappedFile(file, "the program").add_to(sum);
+  return sum.update(fmt::format("{}", fmt::join(words, " "))).hex_digest() + "\n";
+}
+
+fs::path made_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code)
+    throw input_error("the demonstration has no place", folder.string() + ": " + code.message(),
+                      "name a folder that can be written, by --output");
+  return fs::absolute(folder);
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// Captured, or reused while neither the program nor what it is asked for has changed.
+void make_trace(const fs::path& trace) {
+  const fs::path stamp_file = fs::path(trace).replace_extension(".stamp");
+  Words words = capture_words();
+  const std::string stamp = stamp_of(words);
+  if (fs::exists(trace) && text_of(stamp_file) == stamp) return;
+  fs::remove(stamp_file);
+  words.insert(words.end(), {"--force", "-o", trace.string()});
+  if (const int code = shell::run_self_here(words); code != 0)
+    throw input_error("the demonstration was not captured", "its message is above", "try again");
+  std::ofstream(stamp_file) << stamp;
+}
+
+void write_views(const fs::path& trace, const char* why) {
+  const fs::path folder = trace.parent_path();
+  log::info("{}: writing every view of the demonstration to {}", why,
+            (folder / "<view>.png").string());
+  Words failed;
+  for (const state::ViewInfo& view : state::views()) {
+    const fs::path picture = folder / (view.id + ".png");
+    fs::remove(picture);
+    if (shell::run_self_here(
+            {"export", trace.string(), "--view", view.id, "--png", picture.string()}) != 0)
+      failed.push_back(view.id);
+  }
+  if (!failed.empty())
+    throw input_error(fmt::format("{} views were not written", failed.size()),
+                      fmt::format("{}; their messages are above", fmt::join(failed, " ")),
+                      "export one alone to look closer");
+  log::info("wrote {} views to {}", state::views().size(), folder.string());
+}
+
+bool has_display() {
+  const char* display = std::getenv("DISPLAY");
+  return display != nullptr && *display != '\0';
+}
+
+}  // namespace
+
+Command demo_command(const GlobalOptions&) {
+  Command command("demo", "capture a demonstration with the default model and open it");
+  struct Arguments {
+    bool headless = false;
+    fs::path folder = "kvloupe_demo";
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command.option("--headless", &arguments->headless,
+                 "write a picture of every view instead, as without a display");
+  command
+      .option("-o,--output", &arguments->folder,
+              "folder for the trace, which is made once, and the pictures")
+      .show_default();
+  command.run = [arguments](const Given&) {
+    const fs::path trace = made_folder(arguments->folder) / "demo.h5";
+    make_trace(trace);
+    if (arguments->headless) return write_views(trace, "--headless was given");
+    if (!has_display()) return write_views(trace, "there is no display");
+    shell::become_self({trace.string()});
+  };
+  return command;
+}
+
+Command tour_command(const GlobalOptions&) {
+  Command command("tour", "be led through the window, page by page, on a trace that comes with it");
+  command.run = [](const Given&) { shell::become_self({state::first_tour().string()}); };
+  return command;
+}
+
+}  // namespace kvloupe::cli
