@@ -31,12 +31,15 @@ void set_up(HeadlessRenderer& renderer, const PageForm& form, bool vectors) {
   if (vectors) renderer.gui().draw_hard_edges();
 }
 
-// Draws the panel, and returns how far it passes the page's end. The last frame stays to be read.
+// How far the page is too low. The last frame stays to be read.
 float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const state::ViewState& what, const PageForm& form, const CancelToken& cancel) {
   prepare_fonts(renderer.gui(), workspace.place());
   panels::DrawContext context{workspace, renderer.gui().palette(), true, what.methods.size() >= 2};
-  const widgets::FigureScope parts(form.parts);
+  float head_end = 0;
+  widgets::FigureParts figure_parts = form.parts;
+  figure_parts.head_end = &head_end;
+  const widgets::FigureScope parts(figure_parts);
   // ImGui sizes tables, plots and glyphs over the first frames; a view may ask for more while it
   // draws.
   int quiet = 0;
@@ -50,7 +53,9 @@ float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
     quiet = workspace.answers.busy() ? 0 : quiet + 1;
     wait_until_idle(workspace, cancel);
   }
-  return below;
+  if (!form.on_paper) return below;
+  const float body = state::find_view(what.view)->paper_height * static_cast<float>(form.width);
+  return std::max(below, head_end + body - ImGui::GetMainViewport()->Size.y);
 }
 
 // `draw` draws into a renderer and returns how far that passes the page's end; `read` takes what was drawn.
@@ -58,7 +63,7 @@ float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer
 // it grows by.
 template <typename Draw, typename Read>
 auto draw_until_it_fits(const PageForm& form, bool vectors, const Draw& draw, const Read& read) {
-  constexpr int kMostTimesHigher = 4, kMostDraws = 3;
+  constexpr int kMostTimesHigher = 8, kMostDraws = 4;
   constexpr float kRounding = 2;  // pixels of nothing
   int height = form.height, most = 0;
   for (int draws = 1;; ++draws) {

@@ -68,14 +68,19 @@ class AquaLanesPanel final : public Panel {
   void plots_ui(DrawContext& context, const Lanes& result) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool wide = room.x > widgets::em(52);
-    const float height = std::max(
-        room.y, widgets::em(context.figure ? (wide ? 22.0F : 54.0F) : (wide ? 31.0F : 66.0F)));
+    // Of its plots and their words, each of the least height.
+    const float least = context.least_plot > 0 ? (wide ? 46.0F : 88.0F)
+                        : context.figure       ? (wide ? 22.0F : 54.0F)
+                                               : (wide ? 31.0F : 66.0F);
+    const float height = std::max(room.y, widgets::em(least));
     const float left = wide ? room.x * 0.44F : room.x;
-    ImGui::BeginChild("lanes", {left, wide ? height : height * 0.42F});
+    ImGui::BeginChild("lanes", {left, wide ? height : height * 0.45F}, ImGuiChildFlags_None,
+                      child_flags(context));
     use_ui(context, result);
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
-    ImGui::BeginChild("losses", {0, wide ? height : height * 0.58F});
+    ImGui::BeginChild("losses", {0, wide ? height : height * 0.55F}, ImGuiChildFlags_None,
+                      child_flags(context));
     losses_ui(context, result);
     ImGui::EndChild();
   }
@@ -133,7 +138,8 @@ class AquaLanesPanel final : public Panel {
       for (std::size_t i = 0; i < r.bases.size(); ++i) {
         if (i > 0) ImGui::SameLine(0, gap);
         ImGui::BeginChild(fmt::format("loss {} {}", of_keys, i).c_str(),
-                          {size.x, size.y + (of_keys ? title : 0)});
+                          {size.x, size.y + (of_keys ? title : 0)}, ImGuiChildFlags_None,
+                          child_flags(context));
         if (of_keys) basis_title_ui(context, r.bases[i]);
         if (r.bases[i].note)
           loss_plot_ui(context, result, i, of_keys, ImGui::GetContentRegionAvail());

@@ -141,7 +141,10 @@ class HeadMergePanel final : public Panel {
     const float line = ImGui::GetTextLineHeightWithSpacing();
     // A figure shows as many as fit whole.
     std::size_t count = head.lost.size();
-    if (context.figure)
+    constexpr std::size_t kOnPaper = 8;  // of each head; the page grows by what they need
+    if (context.least_plot > 0)
+      count = std::min(count, kOnPaper);
+    else if (context.figure)
       count = std::min(count, static_cast<std::size_t>(
                                   std::max(0.0F, ImGui::GetContentRegionAvail().y / line - 0.5F)));
     const float number = widgets::em(3.4F), bar = widgets::em(3);

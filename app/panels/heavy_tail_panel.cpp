@@ -85,11 +85,12 @@ class HeavyTailPanel final : public Panel {
     const bool two = beside && !result->spread.deviations.bins.empty();
     // A plot and its heading, twice where scores stand below the relevance.
     const float least = (least_plot_height() + widgets::em(3)) * (two ? 2 : 1);
-    const float height = !beside          ? widgets::em(15)
+    const float height = !beside ? std::max(widgets::em(15), context.least_plot + widgets::em(4))
                          : context.figure ? room.y
                                           : std::max(room.y, least);
     const auto column = [&](const char* id, float share, auto draw_ui) {
-      ImGui::BeginChild(id, {beside && share < 1 ? share * room.x : 0, height});
+      ImGui::BeginChild(id, {beside && share < 1 ? share * room.x : 0, height},
+                        ImGuiChildFlags_None, child_flags(context));
       draw_ui();
       ImGui::EndChild();
       if (beside && share < 1) ImGui::SameLine(0, gap);
@@ -98,11 +99,11 @@ class HeavyTailPanel final : public Panel {
       const bool deviates = !result->spread.deviations.bins.empty();
       column("relevance", 0.25F, [&] {
         const float part = deviates && beside ? 0.5F * ImGui::GetContentRegionAvail().y : 0;
-        ImGui::BeginChild("by rank", {0, part});
+        ImGui::BeginChild("by rank", {0, part}, ImGuiChildFlags_None, child_flags(context));
         relevance_ui(context, result);
         ImGui::EndChild();
         if (!deviates || !beside) return;
-        ImGui::BeginChild("deviations", {0, 0});
+        ImGui::BeginChild("deviations", {0, 0}, ImGuiChildFlags_None, child_flags(context));
         deviations_ui(context, result);
         ImGui::EndChild();
       });

@@ -101,6 +101,15 @@ class OverviewPanel final : public Panel {
       return;
     }
     const float side = widgets::em(19);
+    if (ImGui::GetContentRegionAvail().x < 2.2F * side) {  // the lists stand below
+      const float lists = widgets::em(9);
+      ImGui::BeginChild("grid",
+                        {0, std::max(ImGui::GetContentRegionAvail().y - lists, widgets::em(14))},
+                        ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+      grid_.draw(context, result, info, coloring);
+      ImGui::EndChild();
+      return lists_ui(context, result, coloring, headings);
+    }
     ImGui::BeginChild("grid", {ImGui::GetContentRegionAvail().x - side, 0});
     grid_.draw(context, result, info, coloring);
     ImGui::EndChild();

@@ -207,10 +207,10 @@ class QueryGeometryPanel final : public Panel {
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (i > 0 && beside) ImGui::SameLine(0, gap);
       const float line = ImGui::GetTextLineHeightWithSpacing();
-      ImGui::BeginChild(
-          i == 0 ? "a" : "b",
-          {half.x, context.figure ? half.y : std::max(half.y, line + least_plot_height())},
-          ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+      ImGui::BeginChild(i == 0 ? "a" : "b",
+                        {half.x, std::max(half.y, line + (context.figure ? context.least_plot
+                                                                         : least_plot_height()))},
+                        ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
       method_line_ui(context, i, results[i].question.method, chosen_words(context, results[i]));
       plots_ui(context, results[i], wanted, plots_[i], true);
       ImGui::EndChild();

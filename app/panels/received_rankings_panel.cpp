@@ -144,7 +144,7 @@ class ReceivedRankingsPanel final : public Panel {
     if (!chosen && place.trace == now.trace) early = state::facts_of(place, workspace.method());
     const state::MethodFacts& facts = chosen ? chosen->facts : early;
     widgets::figure_head_ui(context.palette, context.figure, "Received rankings",
-                            method_caption(facts), place_caption(place),
+                            method_caption(context, facts), place_caption(place),
                             method_chips(context, place, facts, workspace.selection().shown));
     window_ui(context);
     if (!ready_ui(context, ranked, "Ranking keys by received attention")) return;

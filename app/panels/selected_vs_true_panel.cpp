@@ -252,13 +252,14 @@ class SelectedVsTruePanel final : public Panel {
 
   static void table_ui(DrawContext& context, const Listed& listed) {
     const std::vector<KeyRank>& keys = listed.ranks.cell.by_true_rank;
-    constexpr ImGuiTableFlags kFlags =
-        ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
-        ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-    const float rows = std::max(ImGui::GetContentRegionAvail().y,
+    ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
+                            ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
+    if (!context.figure) flags |= ImGuiTableFlags_ScrollY;
+    const float room = std::max(ImGui::GetContentRegionAvail().y,
                                 context.figure ? context.least_plot : widgets::em(9.0F));
     const bool both = listed.both != nullptr;
-    if (!ImGui::BeginTable(both ? "##keys of both" : "##keys", both ? 6 : 5, kFlags, {0, rows}))
+    if (!ImGui::BeginTable(both ? "##keys of both" : "##keys", both ? 6 : 5, flags,
+                           {0, context.figure ? 0 : room}))
       return;
     ImGui::TableSetupScrollFreeze(0, 1);
     constexpr std::array kColumns{std::pair{"rank", 0.9F}, std::pair{"key", 0.9F},
@@ -271,7 +272,11 @@ class SelectedVsTruePanel final : public Panel {
     ImGui::TableHeadersRow();
     const Span span = state::watched_span(listed.place);
     ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(listed.only != nullptr ? listed.only->size() : keys.size()));
+    const std::size_t all = listed.only != nullptr ? listed.only->size() : keys.size();
+    // A figure shows as many as fit whole below the heads of the columns.
+    const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
+    const std::size_t fit = std::max<std::size_t>(static_cast<std::size_t>(room / line), 2) - 1;
+    clipper.Begin(static_cast<int>(context.figure ? std::min(all, fit) : all));
     while (clipper.Step())
       for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
         const auto row = static_cast<std::size_t>(i);

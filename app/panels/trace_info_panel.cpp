@@ -22,10 +22,10 @@ class TraceInfoPanel final : public Panel {
 
  private:
   static void table_ui(DrawContext& context, const TraceInfoQuestion::Answer& facts) {
-    if (!ImGui::BeginTable("##facts", 2,
-                           ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY |
-                               ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_PadOuterX))
-      return;
+    ImGuiTableFlags flags =
+        ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_PadOuterX;
+    if (!context.figure) flags |= ImGuiTableFlags_ScrollY;
+    if (!ImGui::BeginTable("##facts", 2, flags)) return;
     ImGui::TableSetupColumn("name");
     ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
     int row = 0;

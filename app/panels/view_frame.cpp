@@ -77,8 +77,11 @@ widgets::Chip budget_chip(const state::MethodFacts& facts) {
 
 }  // namespace
 
-std::string method_caption(const state::MethodFacts& facts) {
-  return state::readable_name(facts.choice.text) +
+std::string method_caption(const DrawContext& context, const state::MethodFacts& facts) {
+  // On paper what differs from the method's defaults: all of it takes lines that the plots lack.
+  const bool in_short = context.least_plot > 0 && facts.choice.known();
+  return state::readable_name(in_short ? replay::short_name(*facts.choice.spec)
+                                       : facts.choice.text) +
          (facts.leakage ? "  (leakage: basis fitted on this text)" : "");
 }
 
@@ -117,7 +120,7 @@ void method_note_ui(DrawContext& context, const state::Place& place,
 
 void method_head_ui(DrawContext& context, const std::string& title, const state::Place& place,
                     const state::MethodFacts& facts, state::Slot slot) {
-  widgets::figure_head_ui(context.palette, context.figure, title, method_caption(facts),
+  widgets::figure_head_ui(context.palette, context.figure, title, method_caption(context, facts),
                           place_caption(place), method_chips(context, place, facts, slot));
 }
 
@@ -136,7 +139,7 @@ void stand_in_head_ui(DrawContext& context, const std::string& title, const stat
                       const std::vector<widgets::Chip>& more) {
   auto chips = stand_in_chips(context, place, facts, stand_in);
   chips.insert(chips.begin() + 1, more.begin(), more.end());
-  widgets::figure_head_ui(context.palette, context.figure, title, method_caption(facts),
+  widgets::figure_head_ui(context.palette, context.figure, title, method_caption(context, facts),
                           place_caption(place), chips);
   if (!stand_in.empty()) widgets::text_wrapped(context.palette.warning, stand_in);
 }
@@ -163,6 +166,10 @@ void beside_ui(float gap, float width) {
 }
 
 float least_plot_height() { return widgets::em(8); }
+
+ImGuiWindowFlags child_flags(const DrawContext& context) {
+  return context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None;
+}
 
 float plot_height(const DrawContext& context, float room) {
   return std::max(room, context.figure ? context.least_plot : least_plot_height());

@@ -22,7 +22,7 @@ using state::step_word;
 std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place& place,
                                         const state::MethodFacts& facts, state::Slot slot);
 // The SPEC as captions carry it, flagged where its basis was fitted on the text under test.
-std::string method_caption(const state::MethodFacts& facts);
+std::string method_caption(const DrawContext& context, const state::MethodFacts& facts);
 // One line about the method in this layer that the colours alone do not show; empty where there is
 // nothing to say.
 std::string method_note(const state::Place& place, const state::MethodFacts& facts);
@@ -54,6 +54,8 @@ void beside_ui(float gap, float width);
 // The height of a plot that may take `room`. In the window no plot is lower than 120 pixels (at normal
 // size): where there is less room the panel scrolls. A figure has nothing to scroll with.
 float least_plot_height();
+// Of a part of a view: a figure has nothing to scroll with.
+ImGuiWindowFlags child_flags(const DrawContext& context);
 float plot_height(const DrawContext& context, float room);
 // The choices of an option of a view behind its label, which may be empty; nothing in an exported
 // figure. `option_beside_ui` goes on in the line of what was drawn before where it has room.

@@ -54,7 +54,7 @@ class WorstMissesPanel final : public Panel {
     if (question.method.known()) {
       const state::MethodFacts facts =
           state::facts_of(place, state::choice_anew(*question.method.spec));
-      caption = method_caption(facts);
+      caption = method_caption(context, facts);
       chips = method_chips(context, place, facts, context.workspace.selection().shown);
     } else {
       chips = trace_chips(context, place);

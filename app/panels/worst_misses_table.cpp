@@ -176,7 +176,10 @@ void MissTable<Line>::draw(DrawContext& context, const Misses& result,
   }
   // A figure shows as many lines as fit whole below the heads of the columns.
   const float line_height = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
-  const auto most = static_cast<int>(ImGui::GetContentRegionAvail().y / (line_height + 0.5F)) - 1;
+  constexpr int kLeastOnPaper = 10;  // the page grows by what they need
+  const auto most =
+      std::max(static_cast<int>(ImGui::GetContentRegionAvail().y / (line_height + 0.5F)) - 1,
+               context.least_plot > 0 ? kLeastOnPaper : 0);
   const char* id = std::is_same_v<Line, LostKey> ? "##lost" : "##regrets";
   if (!ImGui::BeginTable(id, static_cast<int>(columns.size()), flags, {0, 0}, width)) return;
   ImGui::TableSetupScrollFreeze(0, 1);

@@ -88,6 +88,11 @@ ViewInfo& ViewInfo::count_chunks() {
   return *this;
 }
 
+ViewInfo& ViewInfo::on_paper(float height) {
+  paper_height = height;
+  return *this;
+}
+
 ViewInfo& ViewInfo::draw(std::string (*why_not)(Workspace&), Table (*as_table)(Workspace&),
                          Array (*as_array)(Workspace&)) {
   problem = why_not;

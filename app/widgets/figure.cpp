@@ -169,6 +169,8 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
     if (!chip.explained.empty() && ImGui::IsItemHovered())
       tooltip("%s\n%s", chip.text.c_str(), chip.explained.c_str());
   }
+  if (figure && !title.empty() && figure_parts.head_end != nullptr)
+    *figure_parts.head_end = ImGui::GetCursorScreenPos().y - ImGui::GetMainViewport()->Pos.y;
 }
 
 FigureScope::FigureScope(const FigureParts& parts) : before_(std::exchange(figure_parts, parts)) {}

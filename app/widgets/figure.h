@@ -38,6 +38,8 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);
 // While it lives figures are drawn without some of their parts.
 struct FigureParts {
   bool head = true;  // title, caption and chips
+  // Where title, caption and chips end is written here, in pixels from the page's top.
+  float* head_end = nullptr;
   // Legends are added here, each item once, instead of being drawn.
   std::vector<LegendItem>* legends = nullptr;
 };

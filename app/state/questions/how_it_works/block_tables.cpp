@@ -196,6 +196,7 @@ ViewInfo block_tables_view() {
                   "from block masks over their unions to the table that attention reads",
                   "How much is kept"}
       .follow(At::Cell)
+      .on_paper(1.15F)
       .draw(problem, table, array);
 }
 

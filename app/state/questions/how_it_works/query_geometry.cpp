@@ -355,6 +355,7 @@ ViewInfo query_geometry_view() {
             {"chunk", "head"},
             "the queries of the chunk, or of all chunks with the path of the mean query",
             {"this chunk", "all chunks"}}})
+      .on_paper(0.9F)
       .draw(problem, table, array);
 }
 

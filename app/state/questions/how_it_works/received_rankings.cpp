@@ -121,6 +121,7 @@ ViewInfo received_rankings_view() {
       "keys by the mean and by the largest attention that a window of queries gives them",
       "Queries, keys and heads"}
       .follow(At::Cell | At::Window | At::Keys)
+      .on_paper(1.35F)
       .draw(problem, table);
 }
 

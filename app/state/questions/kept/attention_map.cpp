@@ -121,6 +121,7 @@ ViewInfo attention_map_view() {
              {"color_to",
               {"0.25", "0.02", "0.05", "0.1", "0.5", "1"},
               "the probability at the bright end of the colours"}})
+      .on_paper(1.2F)
       .draw(problem, table, array);
 }
 

@@ -147,6 +147,7 @@ ViewInfo selected_vs_true_view() {
               {"all", "misses", "wastes"},
               "which keys the table lists: all, those missed, those kept in vain; of A and B "
               "those of either"}})
+      .on_paper(1.15F)
       .draw(problem, table);
 }
 

@@ -144,6 +144,7 @@ ViewInfo head_merge_view() {
                   "what each query head would keep alone, and what one set for all of them loses",
                   "Lost keys"}
       .follow(At::Cell | At::Keys)
+      .on_paper(0.9F)
       .draw(problem, table);
 }
 
