@@ -183,6 +183,7 @@ class AttentionMapPanel final : public Panel {
     if (difference) items = kept_by_legend(context.palette);
     items.push_back({decode ? "current step" : "current chunk", context.palette.current});
     widgets::legend_ui(context.palette, items);
+    if (context.figure) return;
     beside_ui(widgets::em(1.5F), widgets::em(26));  // all three in one line
     option_ui(context, kView, "color_scale", "colours", widgets::em(5));
     option_beside_ui(context, kView, "color_from", "from", widgets::em(6));

@@ -128,7 +128,12 @@ ColorRange attention_range(const state::Workspace& workspace) {
 void AttentionPicture::ask(
     state::Workspace& workspace, const Place& now,
     const std::vector<std::pair<std::size_t, state::MethodChoice>>& methods) {
+  // What is sooner there is asked for first.
+  const state::AttentionStripQuestion sketch{now, true};
+  const bool sketches = !now.empty() && missing(now).empty() && sketch.is_large();
+  const Strip sketched = sketches ? workspace.ask(sketch) : Strip();
   strip_ = last_strip_.ask(workspace, {now});
+  if (sketched && (!strip_ || strip_.stale)) strip_ = sketched;
   map_ = last_map_.ask(workspace, {now});
   place_ = strip_ ? strip_.question.place : now;
   kept_.clear();
@@ -343,7 +348,8 @@ void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
   MapPlotSpec spec;
   spec.id = "##chunk rows";
   spec.x_label = "key (token position)";
-  spec.y_label = fmt::format("{} {}", decode ? "step" : "chunk", place.chunk);
+  spec.y_label = fmt::format("{} {}{}", decode ? "step" : "chunk", place.chunk,
+                             strip.question.is_sketch ? ", sketch" : "");
   spec.rows = chunk.length;
   spec.cols = place.info().num_tokens;
   spec.size = size;

@@ -333,8 +333,13 @@ class DecodeDriftPanel final : public Panel {
       if (!text->empty()) break;
     }
     const widgets::FontScope large(widgets::Type::Title);
-    if (!same.empty()) widgets::text_wrapped(context.palette.text, printable(same));
-    if (!other.empty()) widgets::text_wrapped(context.palette.miss, printable(other));
+    same = printable(same);
+    other = printable(other);
+    const float width = ImGui::CalcTextSize((same + other).c_str()).x;
+    const bool in_a_line = width < ImGui::GetContentRegionAvail().x;
+    if (!same.empty()) widgets::text_wrapped(context.palette.text, same);
+    if (!same.empty() && !other.empty() && in_a_line) ImGui::SameLine(0, 0);
+    if (!other.empty()) widgets::text_wrapped(context.palette.miss, other);
   }
 
   state::LastAnswer<DecodeDriftQuestion> shown_;

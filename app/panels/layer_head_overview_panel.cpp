@@ -101,7 +101,8 @@ class OverviewPanel final : public Panel {
       return;
     }
     const float side = widgets::em(19);
-    if (ImGui::GetContentRegionAvail().x < 2.2F * side) {  // the lists stand below
+    // On paper the page grows by the lists below.
+    if (context.least_plot > 0 && ImGui::GetContentRegionAvail().x < 2.2F * side) {
       const float lists = widgets::em(9);
       ImGui::BeginChild("grid",
                         {0, std::max(ImGui::GetContentRegionAvail().y - lists, widgets::em(14))},

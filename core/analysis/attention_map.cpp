@@ -132,6 +132,43 @@ std::int64_t largest_of_steps(const float* row, std::int64_t visible, std::int64
   return num_broken;
 }
 
+// Some keys of a strip, beside all queries that see any of them.
+struct StripPanel {
+  const HeadBlock& all;
+  const SoftmaxForm& softmax;
+  std::int64_t query_begin;
+  AttentionStrip& strip;
+
+  void add(std::int64_t key, std::int64_t key_end, std::int64_t row_step) {
+    const std::int64_t keys = key_end - key;
+    const std::int64_t first = std::max<std::int64_t>(key - query_begin, 0);
+    const auto some = [&](const at::Tensor& rows) {
+      return rows.slice(0, first, rows.size(0), row_step).contiguous();
+    };
+    const at::Tensor q = some(all.q), lse = some(all.lse);
+    // Positions count from the first of these keys. With rows left out all see all of them.
+    const std::int64_t position = query_begin + first - key;
+    const at::Tensor p =
+        attention::attention_rows(q, all.k.narrow(0, key, keys), softmax, position, lse);
+    const float* data = p.const_data_ptr<float>();
+    std::atomic<std::int64_t> num_broken{0};
+    at::parallel_for(0, q.size(0), 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        float* largest = row(first + r * row_step, key);
+        num_broken += largest_of_steps(data + r * keys, std::min(position + r + 1, keys),
+                                       strip.step, largest);
+        const std::int64_t until = std::min(first + (r + 1) * row_step, strip.max.rows);
+        for (std::int64_t other = first + r * row_step + 1; other < until; ++other)
+          std::copy_n(largest, (keys + strip.step - 1) / strip.step, row(other, key));
+      }
+    });
+    strip.num_broken += num_broken;
+  }
+  float* row(std::int64_t query, std::int64_t key) const {
+    return strip.max.values.data() + query * strip.max.cols + key / strip.step;
+  }
+};
+
 }  // namespace
 
 Matrix attention_rows(const session::TraceSession& session, int layer, int q_head,
@@ -156,10 +193,11 @@ Matrix attention_rows(const session::TraceSession& session, int layer, int q_hea
 
 AttentionStrip attention_strip(const session::TraceSession& session, int layer, int q_head,
                                std::int32_t query_begin, std::int32_t query_end,
-                               std::int64_t max_columns, const WorkContext& context) {
+                               std::int64_t max_columns, std::int64_t row_step,
+                               const WorkContext& context) {
   check_head(session, layer, q_head);
   check_range(session, query_begin, query_end);
-  KVLOUPE_CHECK(max_columns > 0);
+  KVLOUPE_CHECK(max_columns > 0 && row_step > 0);
   context.cancel.throw_if_cancelled();
   AttentionStrip strip;
   strip.step = std::max<std::int64_t>((query_end + max_columns - 1) / max_columns, 1);
@@ -170,31 +208,19 @@ AttentionStrip attention_strip(const session::TraceSession& session, int layer, 
   const HeadBlock all = head_block(session, layer, q_head, query_begin, query_end,
                                    session::head_k(session, layer, kv_head, query_end));
   const SoftmaxForm softmax = session.info().model.softmax_of(layer);
-  std::atomic<std::int64_t> num_broken{0};
+  if (softmax.first_visible(query_end) > 0) row_step = 1;
+  StripPanel panel{all, softmax, query_begin, strip};
   // All queries beside some of the keys at a time: what is held stays within the caches, and no key is
   // read twice.
   constexpr std::int64_t kValues = 1 << 21;
   const std::int64_t width =
       std::max<std::int64_t>(kValues / strip.max.rows / strip.step, 1) * strip.step;
-  for (std::int64_t key = 0; key < query_end; key += width) {
+  const std::int64_t past = query_begin / strip.step * strip.step;
+  for (std::int64_t key = 0, end = 0; key < query_end; key = end) {
     context.cancel.throw_if_cancelled();
-    const std::int64_t keys = std::min(width, query_end - key);
-    const std::int64_t first = std::max<std::int64_t>(key - query_begin, 0);
-    const std::int64_t rows = strip.max.rows - first;
-    // Positions count from the first of these keys.
-    const std::int64_t position = query_begin + first - key;
-    const at::Tensor p =
-        attention::attention_rows(all.q.narrow(0, first, rows), all.k.narrow(0, key, keys), softmax,
-                                  position, all.lse.narrow(0, first, rows));
-    const float* data = p.const_data_ptr<float>();
-    float* largest = strip.max.values.data() + first * strip.max.cols + key / strip.step;
-    at::parallel_for(0, rows, 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r)
-        num_broken += largest_of_steps(data + r * keys, std::min(position + r + 1, keys),
-                                       strip.step, largest + r * strip.max.cols);
-    });
+    end = std::min<std::int64_t>(key + width, key < past ? past : query_end);
+    panel.add(key, end, key < past ? row_step : 1);
   }
-  strip.num_broken = num_broken;
   return strip;
 }
 

@@ -23,9 +23,12 @@ struct AttentionStrip {
   Matrix max;
   std::int64_t num_broken = 0;  // values that are NaN though the query sees the key
 };
+// `row_step` above 1 makes a sketch: of the keys before all queries only every so many queries are asked,
+// and those between have their values. A layer with a window has none: it is computed whole.
 AttentionStrip attention_strip(const session::TraceSession& session, int layer, int q_head,
                                std::int32_t query_begin, std::int32_t query_end,
-                               std::int64_t max_columns, const WorkContext& context);
+                               std::int64_t max_columns, std::int64_t row_step,
+                               const WorkContext& context);
 
 // The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without
 // ever holding the full map.

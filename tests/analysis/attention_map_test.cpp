@@ -105,7 +105,7 @@ TEST(AttentionMap, OutsideTheTraceIsAnError) {
 TEST(AttentionStrip, LosesNoBrightCell) {
   for (const bool store_lse : {true, false}) {
     const SmallTrace trace({.chunk_lengths = {16, 100, 5}, .store_lse = store_lse});
-    const AttentionStrip strip = attention_strip(trace.session(), 1, 3, 16, 116, 40, {});
+    const AttentionStrip strip = attention_strip(trace.session(), 1, 3, 16, 116, 40, 1, {});
     EXPECT_EQ(strip.step, 3);
     ASSERT_EQ(strip.max.rows, 100);  // more than one block of rows
     ASSERT_EQ(strip.max.cols, 39);
@@ -120,18 +120,38 @@ TEST(AttentionStrip, LosesNoBrightCell) {
         else
           EXPECT_NEAR(strip.max.at(row, col), largest, 1e-5) << row << " " << col;
       }
-    const AttentionStrip whole = attention_strip(trace.session(), 1, 3, 16, 116, 4096, {});
+    const AttentionStrip whole = attention_strip(trace.session(), 1, 3, 16, 116, 4096, 1, {});
     EXPECT_EQ(whole.step, 1);
     EXPECT_EQ(whole.max.cols, 116);
-    EXPECT_EQ(attention_strip(trace.session(), 1, 3, 16, 16, 40, {}).max.rows, 0);
+    EXPECT_EQ(attention_strip(trace.session(), 1, 3, 16, 16, 40, 1, {}).max.rows, 0);
   }
   const SmallTrace trace;
-  EXPECT_THROW(attention_strip(trace.session(), 0, 0, 50, 54, 40, {}), Error);
+  EXPECT_THROW(attention_strip(trace.session(), 0, 0, 50, 54, 40, 1, {}), Error);
+}
+
+// Every fourth query has its own values everywhere, the others of the keys that not all of them see.
+TEST(AttentionStrip, ASketchAsksSomeOfTheQueriesForEarlierKeys) {
+  const SmallTrace trace({.chunk_lengths = {16, 98, 5}});
+  const AttentionStrip exact = attention_strip(trace.session(), 1, 3, 16, 114, 40, 1, {});
+  const AttentionStrip sketch = attention_strip(trace.session(), 1, 3, 16, 114, 40, 4, {});
+  ASSERT_EQ(sketch.step, 3);
+  const int past_cols = 16 / 3;
+  int different = 0;
+  for (int row = 0; row < 98; ++row)
+    for (int col = 0; col < sketch.max.cols; ++col) {
+      const float wanted = exact.max.at(col < past_cols ? row / 4 * 4 : row, col);
+      if (std::isnan(wanted))
+        EXPECT_TRUE(std::isnan(sketch.max.at(row, col))) << row << " " << col;
+      else
+        EXPECT_NEAR(sketch.max.at(row, col), wanted, 1e-6) << row << " " << col;
+      different += exact.max.at(row, col) != sketch.max.at(row, col) && !std::isnan(wanted);
+    }
+  EXPECT_GT(different, 98);  // it is a sketch
 }
 
 TEST(AttentionStrip, KeepsWhatIsNotANumber) {
   const SmallTrace trace({.store_lse = false, .broken_key_at = 20});  // layer 1, KV head 1
-  const AttentionStrip strip = attention_strip(trace.session(), 1, 2, 16, 32, 8, {});
+  const AttentionStrip strip = attention_strip(trace.session(), 1, 2, 16, 32, 8, 1, {});
   EXPECT_EQ(strip.num_broken, [] {
     int values = 0;
     for (int query = 20; query < 32; ++query) values += query + 1;

@@ -263,6 +263,11 @@ TEST(HeadPoints, AreThinnedEvenlyAndTheSinkStays) {
     const int step = got.key_positions[i] - got.key_positions[i - 1];
     EXPECT_TRUE(step == 5 || step == 6) << step;  // 53 keys, 10 shown
   }
+  // Where every key stands is known, also of those that are left out.
+  ASSERT_EQ(got.every_key.size(), 53U);
+  for (std::size_t i = 0; i < 10; ++i)
+    for (int c = 0; c < 2; ++c)
+      EXPECT_NEAR(got.every_key[got.key_positions[i]][c], got.keys[i][c], 1e-5) << i;
   // A chunk's queries are all there, and its mean is of all of them.
   request.chunk = 1;
   EXPECT_EQ(head_points(trace.session(), request, {}).queries.size(), 16U);

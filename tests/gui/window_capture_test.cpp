@@ -166,6 +166,14 @@ TEST_F(WindowCapture, FromTheStartScreenToTheTrace) {
   EXPECT_EQ(state::watched_words(place()), "\u201Cnumber\u201D");
   EXPECT_FALSE(fs::exists(output() + ".part"));
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("own.h5"));
+
+  // A capture of its drift begins with the same prompt, as it stands, and a longer answer.
+  window().form().request() = {};
+  workspace().wanted_command = "capture.drift";
+  settle();
+  EXPECT_THAT(request.text, HasSubstr("The magic number of today is 3968761"));
+  EXPECT_TRUE(request.raw);
+  EXPECT_GT(request.max_new_tokens, 3);
 }
 
 TEST_F(WindowCapture, AViewWithoutDriftOffersToCaptureOne) {

@@ -38,6 +38,8 @@ check "a picture was written" test -s "$work/kv_map.png"
 check "the tour is whole" run validate "$at/share/kvloupe/tours/first.md"
 check "the recorder is there" says "$at/share/kvloupe/python" run record-help
 check "chat templates are rendered" run capture --model smollm2 --prompt "Which number?" --chunk-size 8 --layers 0 -o "$work/t.h5"
+if run demo --headless --output /proc/nowhere >"$work/demo" 2>&1; then failed=1; fi
+check "the demo says that it cannot write" grep -q "the demonstration has no place" "$work/demo"
 for file in share/man/man1/kvloupe.1.gz share/man/man1/kvloupe-capture.1.gz share/applications/kvloupe.desktop \
   share/icons/hicolor/scalable/apps/kvloupe.svg share/mime/packages/kvloupe.xml share/zsh/vendor-completions/_kvloupe \
   share/fish/vendor_completions.d/kvloupe.fish; do

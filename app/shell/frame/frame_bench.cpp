@@ -64,8 +64,10 @@ std::string missing_of(state::Workspace& workspace, const PanelHost& panels) {
   };
   const std::string map =
       why("kv_map", workspace.ask(state::KvMapQuestion{place, workspace.method()}));
-  return map.empty() ? why("attention_map", workspace.ask(state::AttentionStripQuestion{place}))
-                     : map;
+  if (!map.empty()) return map;
+  // A sketch of a large chunk's rows is drawn until they are there.
+  const state::AttentionStripQuestion rows{place}, sketch{place, true};
+  return why("attention_map", workspace.ask(rows.is_large() ? sketch : rows));
 }
 
 // What holds it up.

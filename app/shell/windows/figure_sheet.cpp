@@ -115,7 +115,8 @@ void paper_ui(const widgets::Palette& palette, state::PictureForm& form) {
 void FigureSheet::open(const state::ViewInfo& view) {
   open_ = true;
   asked_.clear();
-  if (preview_ != nullptr && !preview_->problem.empty()) preview_.reset();  // it is tried again
+  // What failed is tried again; of another view a picture would pass for one of this.
+  if (preview_ != nullptr && (!preview_->problem.empty() || title_ != view.title)) preview_.reset();
   what_ = state::describe(workspace_, view);
   title_ = view.title;
   formats_ = view.formats();

@@ -33,6 +33,14 @@ std::string problem(Workspace& workspace) {
   return wanted.state == ResultState::Loading ? problem_of(wanted) : std::string();
 }
 
+}  // namespace
+
+Result<KeyWantedQuestion> of_chosen_keys(Workspace& workspace, const Place& place) {
+  return place.has_keys() ? workspace.ask(KeyWantedQuestion{place}) : Result<KeyWantedQuestion>();
+}
+
+namespace {
+
 // The columns that the form adds stand behind those of the default, but for a point's own.
 Table empty_table(const GeometryForm& form) {
   Table table{{"kind", "position"}, {}};
@@ -55,7 +63,7 @@ class Rows {
       : result_(result),
         place_(result.question.place),
         form_(result.question.form),
-        wanted_(workspace.ask(KeyWantedQuestion{place_})),
+        wanted_(of_chosen_keys(workspace, place_)),
         table_(table) {}
 
   void add_queries() {

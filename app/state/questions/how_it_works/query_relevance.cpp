@@ -32,7 +32,7 @@ Table table(Workspace& workspace) {
   if (!result) return table;
   const analysis::QueryGeometry& g = result->queries->geometry;
   const Place& place = result.question.place;
-  const auto wanted = workspace.ask(KeyWantedQuestion{place});
+  const auto wanted = of_chosen_keys(workspace, place);
   for (std::size_t i = 0; i < g.relevance.size(); ++i) {
     const auto position = static_cast<std::size_t>(place.chunk_info().begin) + i;
     table.rows.push_back({position, Token{place.trace->token_label[position]}, g.relevance[i],

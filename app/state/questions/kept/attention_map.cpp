@@ -16,6 +16,7 @@ constexpr const char* kViewId = "attention_map";
 constexpr int kMapSide = 1024;
 constexpr std::int64_t kLargeStripCells = 8'000'000;
 constexpr std::int64_t kStripColumns = 4096;
+constexpr std::int64_t kSketchStep = 8;
 
 // The attention is that of the place, whatever the methods: one picture of each trace.
 AllDrawn traces_drawn(Workspace& workspace) {
@@ -73,18 +74,23 @@ AttentionRowsQuestion::Answer AttentionRowsQuestion::work(Steps& steps) const {
                                  chunk.end(), steps.context);
 }
 
+bool AttentionStripQuestion::is_large() const {
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  return std::int64_t{chunk.length} * chunk.end() > kLargeStripCells;
+}
+
 AttentionStripQuestion::Answer AttentionStripQuestion::work(Steps& steps) const {
   const trace::ChunkInfo& chunk = place.chunk_info();
   Answer answer;
   answer.query_begin = chunk.begin;
-  if (std::int64_t{chunk.length} * chunk.end() <= kLargeStripCells) {
+  if (!is_large()) {
     answer.rows = steps.need(AttentionRowsQuestion{place});
     answer.num_broken = analysis::count_broken(*answer.rows, answer.query_begin);
     return answer;
   }
-  analysis::AttentionStrip strip =
-      engine().attention_strip(*place.trace->session, place.layer, place.q_head, chunk.begin,
-                               chunk.end(), kStripColumns, steps.context);
+  analysis::AttentionStrip strip = engine().attention_strip(
+      *place.trace->session, place.layer, place.q_head, chunk.begin, chunk.end(), kStripColumns,
+      is_sketch ? kSketchStep : 1, steps.context);
   answer.num_broken = strip.num_broken;
   answer.coarse = std::move(strip.max);
   answer.step = strip.step;

@@ -21,9 +21,11 @@ struct AttentionRowsQuestion : OfPlace<At::Cell> {
   static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.values); }
 };
 
-// The same, ready to be drawn at any zoom.
+// The same, ready to be drawn at any zoom. A sketch of a large one is there sooner: of most keys every
+// eighth query is asked.
 struct AttentionStripQuestion : OfPlace<At::Cell> {
   static constexpr const char* kName = "attention strip";
+  bool is_sketch = false;
   struct Answer {
     std::int32_t query_begin = 0;  // of the first row
     std::int64_t num_broken = 0;   // of the rows' visible values: NaN
@@ -34,6 +36,8 @@ struct AttentionStripQuestion : OfPlace<At::Cell> {
     std::int64_t step = 1;
   };
 
+  bool is_large() const;  // more than is drawn as it is
+  std::string key() const { return key_of_members(OfPlace::key(), is_sketch); }
   std::string title() const { return AttentionRowsQuestion{place}.title(); }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
