@@ -269,10 +269,9 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   const widgets::Palette& palette = context.palette;
   canvas.draw->PushClipRect(canvas.low, canvas.high, true);
   if (spec.keys) keys_ui(canvas.draw, palette, result, canvas.keys, canvas.key_depth);
-  for (const ImVec2& at : canvas.watched) {
-    canvas.draw->AddCircleFilled(at, widgets::em(0.3F), palette.muted);
+  // Their fates are not asked for: a frame says where they stand, and hides no dot.
+  for (const ImVec2& at : canvas.watched)
     watched_key_ui(canvas.draw, palette, at, widgets::em(0.4F));
-  }
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
