@@ -103,7 +103,7 @@ class OverviewPanel final : public Panel {
     const float side = widgets::em(19);
     // On paper the page grows by the lists below.
     if (context.least_plot > 0 && ImGui::GetContentRegionAvail().x < 2.2F * side) {
-      const float lists = widgets::em(9);
+      const float lists = widgets::em(17);
       ImGui::BeginChild("grid",
                         {0, std::max(ImGui::GetContentRegionAvail().y - lists, widgets::em(14))},
                         ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
@@ -401,12 +401,17 @@ class OverviewPanel final : public Panel {
     const std::vector<std::int32_t>& cells = result->by_worth;
     const float line = ImGui::GetTextLineHeightWithSpacing();
     const float room = ImGui::GetContentRegionAvail().y - line;
-    const auto count =
-        std::min(static_cast<std::size_t>(std::max(1.0F, room / line)), cells.size());
-    const float width = std::min(ImGui::GetContentRegionAvail().x / 2, widgets::em(26));
+    // Below each other on paper, where half the width has no room for a line's numbers.
+    const bool on_paper = context.least_plot > 0;
+    constexpr float kLinesOnPaper = 4;
+    const float lines = on_paper ? kLinesOnPaper : std::max(1.0F, room / line);
+    const auto count = std::min(static_cast<std::size_t>(lines), cells.size());
+    const ImVec2 size =
+        on_paper ? ImVec2(0, line * (static_cast<float>(count) + 1))
+                 : ImVec2(std::min(ImGui::GetContentRegionAvail().x / 2, widgets::em(26)), 0);
     for (const bool best : {false, true}) {
-      if (best) ImGui::SameLine();
-      ImGui::BeginChild(best ? "best" : "worst", {width, 0}, ImGuiChildFlags_None,
+      if (best && !on_paper) ImGui::SameLine();
+      ImGui::BeginChild(best ? "best" : "worst", size, ImGuiChildFlags_None,
                         ImGuiWindowFlags_NoScrollbar);
       heading_ui(context, best ? headings.best : headings.worst,
                  result->gap.values.empty() ? "" : "value, gap to the oracle");

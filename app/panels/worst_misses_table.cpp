@@ -187,7 +187,10 @@ void MissTable<Line>::draw(DrawContext& context, const Misses& result,
     ImGuiTableColumnFlags column = ImGuiTableColumnFlags_WidthStretch;
     if (columns[i].falling) column |= ImGuiTableColumnFlags_PreferSortDescending;
     if (static_cast<int>(i) == first_column) column |= ImGuiTableColumnFlags_DefaultSort;
-    ImGui::TableSetupColumn(columns[i].title, column, columns[i].weight);
+    // A column of paper is too narrow for a token's neighbours beside the words of the cause.
+    const bool on_paper = context.least_plot > 0 && ImGui::GetWindowWidth() < widgets::em(60);
+    const float share = !on_paper ? 1 : i == 0 ? 0.4F : i + 1 == columns.size() ? 1.35F : 1.15F;
+    ImGui::TableSetupColumn(columns[i].title, column, share * columns[i].weight);
   }
   ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
   for (const MissColumn<Line>& column : columns) {
