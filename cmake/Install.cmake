@@ -1,7 +1,7 @@
 # Where things lie beside the program, in the build folder as where it is installed:
 #   bin/kvloupe  lib/kvloupe/*.so (in a build folder lib/*.so)  share/kvloupe/{tours,traces,python,data}
-# and the packages: `cmake --install BUILD --prefix DIR`, and `cpack` in the build folder for a Debian package. Libtorch is
-# in both, stripped, as no Debian has it; other libraries are the system's.
+# and the packages: `cmake --install BUILD --prefix DIR`, and `cpack` in the build folder for a Debian package. Libtorch is in
+# both as its wheel has it, for no Debian has it; other libraries are the system's.
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/kvloupe)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${share})

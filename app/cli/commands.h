@@ -6,7 +6,9 @@
 #include "app/cli/command.h"
 #include "core/base/memory_account.h"
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace kvloupe::cli {
@@ -21,8 +23,10 @@ Command calibrate_command(const GlobalOptions& global);
 // `calibrate seer` and `calibrate minference` (calibrate_on_traces.cpp).
 std::vector<Command> calibrations_on_traces(const GlobalOptions& global);
 Command capture_command(const GlobalOptions& global);
-Command demo_command(const GlobalOptions& global);
-Command tour_command(const GlobalOptions& global);
+// Opens the window with this trace or tour, with the options of the call.
+using OpenWindow = std::function<void(const std::string& file)>;
+Command demo_command(const GlobalOptions& global, const OpenWindow& open);
+Command tour_command(const OpenWindow& open);
 Command devices_command(const GlobalOptions& global);
 Command models_command(const GlobalOptions& global);
 Command record_help_command(const GlobalOptions& global);

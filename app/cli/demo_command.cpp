@@ -64,13 +64,14 @@ std::string text_of(const fs::path& file) {
 }
 
 // Captured, or reused while neither the program nor what it is asked for has changed.
-void make_trace(const fs::path& trace) {
+void make_trace(const fs::path& trace, int threads) {
   const fs::path stamp_file = fs::path(trace).replace_extension(".stamp");
   Words words = capture_words();
   const std::string stamp = stamp_of(words);
   if (fs::exists(trace) && text_of(stamp_file) == stamp) return;
   fs::remove(stamp_file);
   words.insert(words.end(), {"--force", "-o", trace.string()});
+  if (threads > 0) words.insert(words.end(), {"--threads", std::to_string(threads)});
   if (const int code = shell::run_self_here(words); code != 0)
     throw input_error("the demonstration was not captured", "its message is above", "try again");
   std::ofstream(stamp_file) << stamp;
@@ -102,7 +103,7 @@ bool has_display() {
 
 }  // namespace
 
-Command demo_command(const GlobalOptions&) {
+Command demo_command(const GlobalOptions& global, const OpenWindow& open) {
   Command command("demo", "capture a demonstration with the default model and open it");
   struct Arguments {
     bool headless = false;
@@ -115,19 +116,19 @@ Command demo_command(const GlobalOptions&) {
       .option("-o,--output", &arguments->folder,
               "folder for the trace, which is made once, and the pictures")
       .show_default();
-  command.run = [arguments](const Given&) {
+  command.run = [arguments, &global, open](const Given&) {
     const fs::path trace = made_folder(arguments->folder) / "demo.h5";
-    make_trace(trace);
+    make_trace(trace, global.threads);
     if (arguments->headless) return write_views(trace, "--headless was given");
     if (!has_display()) return write_views(trace, "there is no display");
-    shell::become_self({trace.string()});
+    open(trace.string());
   };
   return command;
 }
 
-Command tour_command(const GlobalOptions&) {
+Command tour_command(const OpenWindow& open) {
   Command command("tour", "be led through the window, page by page, on a trace that comes with it");
-  command.run = [](const Given&) { shell::become_self({state::first_tour().string()}); };
+  command.run = [open](const Given&) { open(state::first_tour().string()); };
   return command;
 }
 

@@ -114,11 +114,10 @@ Command program_command(ProgramArguments& arguments) {
                  "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies as "
                  "the command that opens it");
   for (const auto command :
-       {demo_command,       tour_command,    bench_command,  first_frame_command, calibrate_command,
-        capture_command,    devices_command, models_command, record_help_command, info_command,
-        validate_command,   methods_command, select_command, explain_command,     report_command,
-        compare_command,    diff_command,    slice_command,  latency_command,     export_command,
-        synthesize_command, views_command})
+       {bench_command,  first_frame_command, calibrate_command, capture_command,    devices_command,
+        models_command, record_help_command, info_command,      validate_command,   methods_command,
+        select_command, explain_command,     report_command,    compare_command,    diff_command,
+        slice_command,  latency_command,     export_command,    synthesize_command, views_command})
     program.subcommands.push_back(command(arguments.global));
   return program;
 }
@@ -139,6 +138,12 @@ int run(int argc, char** argv) {
   ProgramArguments arguments;
   int exit_code = 0;
   Command program = program_command(arguments);
+  const OpenWindow open = [&](const std::string& file) {
+    arguments.traces = {file};
+    exit_code = open_window(arguments);
+  };
+  program.subcommands.push_back(demo_command(arguments.global, open));
+  program.subcommands.push_back(tour_command(open));
   program.subcommands.push_back(completions_command(program));
   program.run = [&](const Given&) { exit_code = open_window(arguments); };
   run_command_line(program, argc, argv, [&](const Given& given) { begin(arguments, given); });

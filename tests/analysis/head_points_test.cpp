@@ -263,11 +263,18 @@ TEST(HeadPoints, AreThinnedEvenlyAndTheSinkStays) {
     const int step = got.key_positions[i] - got.key_positions[i - 1];
     EXPECT_TRUE(step == 5 || step == 6) << step;  // 53 keys, 10 shown
   }
-  // Where every key stands is known, also of those that are left out.
+  // Where every key stands is known, also of those that are left out: its lanes, less their mean, along
+  // the components.
   ASSERT_EQ(got.every_key.size(), 53U);
-  for (std::size_t i = 0; i < 10; ++i)
-    for (int c = 0; c < 2; ++c)
-      EXPECT_NEAR(got.every_key[got.key_positions[i]][c], got.keys[i][c], 1e-5) << i;
+  const int dim = trace.shape().head_dim;
+  for (int key = 0; key < 53; ++key)
+    for (int c = 0; c < 2; ++c) {
+      double along = 0;
+      for (int d = 0; d < dim; ++d)
+        along +=
+            (double{trace.key(0, 0, key)[d]} - got.key_pca.mean[d]) * got.key_pca.axes[c * dim + d];
+      EXPECT_NEAR(got.every_key[key][c], along, 1e-5) << key;
+    }
   // A chunk's queries are all there, and its mean is of all of them.
   request.chunk = 1;
   EXPECT_EQ(head_points(trace.session(), request, {}).queries.size(), 16U);

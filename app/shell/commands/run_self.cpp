@@ -187,10 +187,4 @@ int run_self_here(const std::vector<std::string>& arguments) {
   return exit_code_of(status);
 }
 
-void become_self(const std::vector<std::string>& arguments) {
-  Argv argv(arguments);
-  ::execv(kOwnProgram, argv.data());
-  throw refusal(errno);
-}
-
 }  // namespace kvloupe::shell

@@ -59,7 +59,4 @@ std::string run_self(const std::vector<std::string>& arguments);
 // Error when it cannot be started.
 int run_self_here(const std::vector<std::string>& arguments);
 
-// This process goes on as that command. Throws Error when it cannot be started.
-[[noreturn]] void become_self(const std::vector<std::string>& arguments);
-
 }  // namespace kvloupe::shell
