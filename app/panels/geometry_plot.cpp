@@ -128,24 +128,27 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
 // Not round, as the rings of chosen queries are.
 void watched_key_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float out) {
   draw->AddRect({at.x - out, at.y - out}, {at.x + out, at.y + out}, palette.text, 0, 0,
-                widgets::em(0.12F));
+                widgets::em(0.08F));
 }
 
 void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
              const std::vector<ImVec2>& at, const std::vector<float>& depth) {
   const analysis::HeadPoints& points = *result->points;
   const auto span = state::watched_span(result.question.place);
-  for (const std::size_t i : keys_in_order(result, depth)) {
-    const std::int32_t key = points.key_positions[i];
-    const bool watched = span && key >= span->begin && key < span->end;
-    const float r =
-        std::max(1.2F, widgets::em(key == 0 || watched ? 0.3F : 0.19F) * size_at(depth, i));
-    draw->AddCircleFilled(at[i], r, color_of_key(palette, result, i));
-    if (!result->fates.empty()) draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
-    const float out = r + widgets::em(0.1F), line = widgets::em(0.12F);
-    if (key == 0) draw->AddCircle(at[i], out, palette.by_rule, 0, line);
-    if (watched) watched_key_ui(draw, palette, at[i], out);
-  }
+  const std::vector<std::size_t> order = keys_in_order(result, depth);
+  for (const bool watched : {false, true})  // the watched ones on top
+    for (const std::size_t i : order) {
+      const std::int32_t key = points.key_positions[i];
+      if ((span && key >= span->begin && key < span->end) != watched) continue;
+      const float size = key == 0 ? 0.3F : watched ? 0.22F : 0.19F;
+      const float r = std::max(1.2F, widgets::em(size) * size_at(depth, i));
+      draw->AddCircleFilled(at[i], r, color_of_key(palette, result, i));
+      if (!result->fates.empty())
+        draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
+      const float out = r + widgets::em(0.1F);
+      if (key == 0) draw->AddCircle(at[i], out, palette.by_rule, 0, widgets::em(0.12F));
+      if (watched) watched_key_ui(draw, palette, at[i], out);
+    }
 }
 
 std::string key_words(const Geometry& result, std::size_t key) {

@@ -32,7 +32,7 @@ using Map = state::Result<KvMapQuestion>;
 using Recall = state::Result<RecallQuestion>;
 
 constexpr const char* kView = "kv_map";
-constexpr float kLeastEm = 8;  // the height of one of several maps
+constexpr float kLeastEm = 8, kLeastWidthEm = 11;  // of one of several maps
 constexpr std::array<KeyState, 8> kLegendOrder{
     KeyState::Kept,    KeyState::Sink,    KeyState::Recent,  KeyState::Dense,
     KeyState::Current, KeyState::Dropped, KeyState::Evicted, KeyState::Hidden};
@@ -250,9 +250,13 @@ class KvMapPanel final : public Panel {
       const auto down = static_cast<float>((count + across - 1) / across);
       return std::floor((room.y - axis - gap * down) / down);
     };
+    const auto fits = [&](int across) {
+      return room.x > widgets::em(kLeastWidthEm) * static_cast<float>(across);
+    };
+    // As wide as they can be; in a low panel narrower, rather than below the fold.
     int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
-    if (count > 4 && room.x > widgets::em(56) && height_of(across) < widgets::em(kLeastEm))
-      across = 3;
+    while (across < count && fits(across + 1) && height_of(across) < widgets::em(kLeastEm))
+      ++across;
     const float width =
         (room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
     const float height = std::max(widgets::em(kLeastEm), height_of(across));
@@ -270,7 +274,14 @@ class KvMapPanel final : public Panel {
 
   void small_map_ui(DrawContext& context, std::size_t index, bool x_axis) {
     const Picture& picture = pictures_[index];
-    method_line_ui(context, index, picture.map.question.method, numbers_of(context, picture));
+    const std::string numbers = numbers_of(context, picture);
+    const bool narrow = ImGui::GetContentRegionAvail().x < widgets::em(16);
+    method_line_ui(context, index, picture.map.question.method, narrow ? "" : numbers);
+    if (narrow) {
+      const widgets::FontScope small(widgets::Type::Caption);
+      widgets::text_colored(context.palette.muted,
+                            widgets::elided(numbers, ImGui::GetContentRegionAvail().x));
+    }
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
     ImGui::Dummy({0, widgets::em(0.7F)});
     fit(picture);

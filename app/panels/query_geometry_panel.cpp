@@ -80,6 +80,15 @@ void bars_ui(const widgets::Palette& palette, const Geometry& result) {
   }
 }
 
+// Each half names its own method.
+std::string who_of(const std::vector<Geometry>& results) {
+  if (results.size() == 1) return who_chose(*results.front()->queries);
+  const bool any = std::any_of(results.begin(), results.end(), [](const Geometry& one) {
+    return !who_chose(*one->queries).empty();
+  });
+  return any ? "the method" : "";
+}
+
 void legend(DrawContext& context, const std::vector<Geometry>& results, const Wanted& wanted) {
   using Shape = LegendItem::Shape;
   const widgets::Palette& palette = context.palette;
@@ -89,7 +98,7 @@ void legend(DrawContext& context, const std::vector<Geometry>& results, const Wa
   std::vector<LegendItem> items;
   if (form.shows_queries()) {
     if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
-    add_rings(palette, result.question.place, *result->queries, wanted, items);
+    add_rings(palette, result.question.place, who_of(results), wanted, items);
     items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query",
                      palette.series[0], Shape::Triangle});
   }

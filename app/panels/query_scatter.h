@@ -105,13 +105,16 @@ inline std::string name_of_keys(const state::Place& place) {
              : state::watched_words(place);
 }
 
-// What the rings and sizes mean.
+inline std::string who_chose(const QueryAnswer& answer) {
+  return answer.geometry.chosen.empty() ? "" : answer.chosen_by;
+}
+
+// What the rings and sizes mean; `chosen_by` names who chose queries, empty where nobody did.
 inline void add_rings(const widgets::Palette& palette, const state::Place& place,
-                      const QueryAnswer& answer, const Wanted& wanted,
+                      const std::string& chosen_by, const Wanted& wanted,
                       std::vector<widgets::LegendItem>& items) {
   constexpr auto kRing = widgets::LegendItem::Shape::Ring;
-  if (!answer.geometry.chosen.empty())
-    items.push_back({"query chosen by " + answer.chosen_by, palette.text, kRing});
+  if (!chosen_by.empty()) items.push_back({"query chosen by " + chosen_by, palette.text, kRing});
   if (state::asks_question(place))
     items.push_back({"query of the question", palette.muted, widgets::LegendItem::Shape::Diamond});
   if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});
@@ -189,9 +192,12 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
   const ImVec2 size = ImGui::CalcTextSize(name.c_str());
   const ImVec2 from = place_of_words(at, out, size, low, high, dots);
-  draw->AddRectFilled({from.x - widgets::em(0.2F), from.y},
-                      {from.x + size.x + widgets::em(0.2F), from.y + size.y},
-                      widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
+  const ImVec2 begin(from.x - widgets::em(0.2F), from.y),
+      end(from.x + size.x + widgets::em(0.2F), from.y + size.y);
+  // From the dot to the nearest point of the words.
+  const ImVec2 near(std::clamp(at.x, begin.x, end.x), std::clamp(at.y, begin.y, end.y));
+  draw->AddLine(at, near, palette.text, widgets::em(0.08F));
+  draw->AddRectFilled(begin, end, widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
   draw->AddText(from, palette.text, name.c_str());
 }
 

@@ -8,6 +8,7 @@
 #include <implot/implot.h>
 
 #include <string>
+#include <vector>
 
 namespace kvloupe::panels {
 
@@ -19,19 +20,29 @@ struct RankedKeys {
 };
 
 // The ends of the axes belong to the place: they stay when A and B are flipped.
-struct RankEnds {
-  double top = 1e-9, bottom = 1, ranks = 0, shown = 0;
-
+class RankEnds {
+ public:
+  // Of an answer that outlives this.
   void include(const state::SelectedVsTrueQuestion::Answer& answer);
-  double above() const;  // with room for the marks above the bars
+  // The share at the foot of the bars, below all of the first `last` ranks.
+  double bottom(double last) const;
+  // The share at the top, with room for the marks above the bars.
+  double above(double bottom) const;
+
+  double ranks = 0, shown = 0;  // all that there are, and what is in view at first
+
+ private:
+  double top_ = 1e-9;
+  std::vector<const state::SelectedVsTrueQuestion::Answer*> answers_;
 };
 
 class RankBars {
  public:
+  // Of one method, or of two that rank the same keys: the bars of the second hang below those of the first.
   // In a size that may be -1 wide. A click selects the key. What is watched and has its rank further
   // right than the plot goes is told in a line above it.
-  void draw(DrawContext& context, const RankedKeys& ranked, const RankEnds& ends, const char* id,
-            ImVec2 size);
+  void draw(DrawContext& context, const std::vector<RankedKeys>& methods, const RankEnds& ends,
+            const char* id, ImVec2 size);
 
  private:
   void fit(const state::Place& place, const RankEnds& ends);

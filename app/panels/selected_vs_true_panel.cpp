@@ -52,12 +52,12 @@ class SelectedVsTruePanel final : public Panel {
     RankEnds ends;
     ends.include(*result);
     const RankedKeys ranked{*result, place, result.stale};
-    const auto bars = [&](ImVec2 size) { bars_.draw(context, ranked, ends, "##bars", size); };
+    const auto bars = [&](ImVec2 size) { bars_.draw(context, {ranked}, ends, "##bars", size); };
     const auto table = [&] { table_ui(context, result); };
     parts_ui(context, place, bars, table);
   }
 
-  // The bars of A above those of B, or beside them; one table names the keys with what both did.
+  // The bars of A stand on those of B, which hang; one table names the keys with what both did.
   void both_ui(DrawContext& context) {
     const Both result =
         both_.ask(context.workspace, state::selected_by_both_question(context.workspace));
@@ -85,26 +85,25 @@ class SelectedVsTruePanel final : public Panel {
     parts_ui(context, place, bars, table);
   }
 
+  // Bars of the same keys share a plot; where B's rows hold other query heads, each has its own.
   void two_bars_ui(DrawContext& context, const Both& result, const RankEnds& ends, ImVec2 size) {
-    const float gap = widgets::em(0.8F), room = ImGui::GetContentRegionAvail().x;
-    const bool beside = room > widgets::em(40);
-    const float line = ImGui::GetTextLineHeightWithSpacing();
-    const ImVec2 part(beside ? (room - gap) / 2 : room,
-                      beside ? size.y : std::max(least_plot_height(), (size.y - 2 * line) / 2));
-    for (const Slot slot : state::kSlots) {
-      const bool is_b = slot == Slot::B;
-      const auto& answer = is_b ? *result->of_b : *result->of_a;
-      if (is_b && beside) ImGui::SameLine(0, gap);
-      ImGui::BeginGroup();
-      ImGui::BeginChild(is_b ? "line b" : "line a", {part.x, line});
-      method_line_ui(context, static_cast<std::size_t>(slot), answer.facts.choice,
-                     numbers_of(answer.cell));
+    const float top = ImGui::GetCursorPosY(), room = ImGui::GetContentRegionAvail().x;
+    const bool beside = room > widgets::em(48);
+    const float line = ImGui::GetTextLineHeight();
+    const std::array answers{result->of_a.get(), result->of_b.get()};
+    std::vector<RankedKeys> methods;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (i > 0 && beside) ImGui::SameLine(0, 0);
+      ImGui::BeginChild(i == 0 ? "line a" : "line b", {beside ? room / 2 : room, line});
+      method_line_ui(context, i, answers[i]->facts.choice, numbers_of(answers[i]->cell));
       ImGui::EndChild();
-      bars_.draw(context, {answer, result.question.place, result.stale}, ends,
-                 is_b ? "##bars b" : "##bars",
-                 {part.x, part.y - (beside ? line + 2 * ImGui::GetStyle().ItemSpacing.y : 0)});
-      ImGui::EndGroup();
+      methods.push_back({*answers[i], result.question.place, result.stale});
     }
+    size.y -= ImGui::GetCursorPosY() - top;
+    if (result->same_order) return bars_.draw(context, methods, ends, "##bars of both", size);
+    size.y = std::max(least_plot_height(), (size.y - ImGui::GetStyle().ItemSpacing.y) / 2);
+    bars_.draw(context, {methods[0]}, ends, "##bars", size);
+    bars_.draw(context, {methods[1]}, ends, "##bars b", size);
   }
 
   // "recall 93 %, 240 hits, 16 misses, 16 wastes"
@@ -146,7 +145,9 @@ class SelectedVsTruePanel final : public Panel {
                           s.choice(Slot::B).key()));
     const bool both = show_now(context, kView) == state::Show::Both;
     const float share = both ? 0.55F : 0.4F;
-    const float least = std::max(least_plot_height(), context.least_plot);
+    // Two methods share the height of their plot.
+    const float least =
+        std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
     bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
                          widgets::em(both ? 24 : 15))});
     if (!context.figure) filter_ui(context);

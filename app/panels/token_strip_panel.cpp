@@ -275,7 +275,8 @@ class TokenStripPanel final : public Panel {
       items = kept_by_legend(p);
     else
       add_states(p, strips, items);
-    if (show == Show::Both) items.push_back({"upper half A, lower half B", p.line});
+    if (show == Show::Both)
+      items.push_back({"above the letters A, below B", p.muted, widgets::LegendItem::Shape::Edges});
     if (show == Show::Traces)
       items.push_back({"in one prompt alone", p.warning, widgets::LegendItem::Shape::Line});
     items.push_back(legend_of(p, Meaning::Current));

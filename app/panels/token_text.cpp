@@ -18,7 +18,6 @@ namespace {
 
 using analysis::KeptBy;
 using state::Place;
-using state::TokenLook;
 
 using Colors = TokenColors;
 
@@ -36,19 +35,14 @@ std::optional<Colors> colors_of_difference(const widgets::Palette& p,
                 p.text};
 }
 
-// What one token is drawn in: of A and B together its upper and its lower half.
+// What one token is drawn in: of A and B together the bar above its letters and the one below.
 struct Look {
   Colors upper, lower;
 };
 Look look_of(const widgets::Palette& p, const std::vector<Strip>& strips, bool difference,
              std::int32_t token) {
   const auto of_one = [&](const Strip& strip) {
-    const TokenLook look = state::look_of(strip.map, strip.verdicts, strip.place, token);
-    Colors colors = colors_of(p, look);
-    // Half a text of evicted tokens must not drown what the other method kept of it.
-    if (strips.size() > 1 && look == TokenLook::Evicted)
-      colors.back = widgets::mix(p.panel, p.evicted, 0.4);
-    return colors;
+    return colors_of(p, state::look_of(strip.map, strip.verdicts, strip.place, token));
   };
   if (difference) {
     const Colors colors = colors_of_difference(p, strips, token).value_or(of_one(strips[0]));
@@ -87,7 +81,9 @@ std::string words_of(const std::vector<Strip>& strips, std::int32_t token) {
 
 TokenText::Mouse TokenText::draw(DrawContext& context, const Spec& spec) {
   const widgets::FontScope mono(widgets::Type::Number);
-  const float line_height = ImGui::GetTextLineHeight() * 1.42F;
+  // Of two methods each has a bar above or below the letters.
+  const bool bars = spec.strips.size() > 1 && !spec.difference;
+  const float line_height = ImGui::GetTextLineHeight() * (bars ? 1.7F : 1.42F);
   ImVec2 size = spec.size;
   // A figure ends with a whole line and has nothing to scroll with. The window's bar is always there: one
   // that came later would wrap the text anew, and lose where it was scrolled to.
@@ -148,14 +144,10 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
                   origin.y + line_height * static_cast<float>(layout_.line[i]));
   const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  if (look.upper.back == look.lower.back) {
+  if (spec.strips.size() == 1 || spec.difference) {
     if (look.upper.back != 0) back_ui(context, at, {end.x - 0.5F, end.y}, look.upper.back);
   } else {
-    const float middle = std::floor((at.y + end.y) / 2);
-    draw->AddRectFilled(at, {end.x - 0.5F, middle}, look.upper.back, 2,
-                        ImDrawFlags_RoundCornersTop);
-    draw->AddRectFilled({at.x, middle}, {end.x - 0.5F, end.y}, look.lower.back, 2,
-                        ImDrawFlags_RoundCornersBottom);
+    edges_ui(context, at, {end.x - 0.5F, end.y}, look.upper.edge, look.lower.edge);
   }
   if (token == spec.pointed)
     draw->AddRect({at.x - 1, at.y}, end, context.palette.text, 2, 0, widgets::em(0.11F));
@@ -164,7 +156,8 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
       draw->AddLine({x, end.y}, {std::min(x + widgets::em(0.18F), end.x), end.y},
                     context.palette.warning, widgets::em(0.12F));
   const ImU32 ink = look.lower.ink == context.palette.text ? look.lower.ink : look.upper.ink;
-  draw->AddText({at.x, at.y + line_height * 0.1F}, ink, here.trace->text[i].c_str());
+  draw->AddText({at.x, (at.y + end.y - ImGui::GetTextLineHeight()) / 2}, ink,
+                here.trace->text[i].c_str());
 }
 
 // Evicted is hatched below the letters alone, which could not be read on a hatching.
@@ -174,6 +167,15 @@ void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 colo
   if (color != p.evicted) return draw->AddRectFilled(from, to, color, 2);
   draw->AddRectFilled(from, to, widgets::mix(p.panel, p.evicted, 0.6), 2);
   widgets::key_rect(draw, p, {from.x, to.y - widgets::em(0.25F)}, to, color, 2);
+}
+
+// A's fate above the letters, B's below; the letters stay free of both.
+void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 upper, ImU32 lower) {
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const float bar = widgets::em(0.26F);
+  if (upper != 0) widgets::key_rect(draw, context.palette, from, {to.x, from.y + bar}, upper);
+  if (lower != 0)
+    widgets::key_rect(draw, context.palette, {from.x, to.y - bar - 1}, {to.x, to.y - 1}, lower);
 }
 
 // One around the chosen keys of each line.

@@ -123,6 +123,7 @@ class TokenText {
   void token_ui(DrawContext& context, const Spec& spec, const state::Place& here,
                 std::int32_t token, ImVec2 origin, float line_height) const;
   static void back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 color);
+  static void edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 upper, ImU32 lower);
   void outline_ui(DrawContext& context, const state::Place& here, ImVec2 origin, float line_height,
                   std::int32_t from, std::int32_t to) const;
   void underline_ui(DrawContext& context, const state::Place& here, ImVec2 origin,

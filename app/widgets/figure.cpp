@@ -223,6 +223,10 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
         draw()->AddRect({at.x + 1, top + 1}, {at.x + box - 1, top + box - 1}, item.color, 0, 0,
                         em(0.13F));
         break;
+      case LegendItem::Shape::Edges:
+        for (const float y : {top, top + box - em(0.22F)})
+          draw()->AddRectFilled({at.x, y}, {at.x + box, y + em(0.22F)}, item.color);
+        break;
     }
     draw()->AddText({at.x + box + em(0.4F), at.y}, palette.muted, item.text.c_str());
     ImGui::Dummy({width, text.y});

@@ -30,7 +30,16 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
 struct LegendItem {
   std::string text;
   ImU32 color = 0;
-  enum class Shape { Square, Dot, Ring, Line, Triangle, Diamond, Frame } shape = Shape::Square;
+  enum class Shape {
+    Square,
+    Dot,
+    Ring,
+    Line,
+    Triangle,
+    Diamond,
+    Frame,
+    Edges
+  } shape = Shape::Square;
   bool operator==(const LegendItem&) const = default;
 };
 void legend_ui(const Palette& palette, const std::vector<LegendItem>& items);

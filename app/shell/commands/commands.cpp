@@ -79,7 +79,8 @@ void Explorer::add_file_commands() {
                        "Close \u201CFigure\u201D",
                        {ImGuiKey_Escape},
                        [this] { figure_sheet_.close(); },
-                       [this] { return figure_sheet_.is_open(); },
+                       // In a field Escape ends the typing.
+                       [this] { return figure_sheet_.is_open() && !ImGui::GetIO().WantTextInput; },
                        true,
                        {ImGuiKey_Escape}});
 }

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace kvloupe::shell {
 namespace {
@@ -81,6 +82,21 @@ struct AppWindow::Impl {
     glfwTerminate();
   }
 
+  // No window manager need be there to cut a window to the screen: it is made no larger than the largest one.
+  std::pair<int, int> size_on_screen() const {
+    int count = 0, width = 0, height = 0;
+    GLFWmonitor** monitors = glfwGetMonitors(&count);
+    for (int i = 0; i < count; ++i) {
+      int x = 0, y = 0, across = 0, down = 0;
+      glfwGetMonitorWorkarea(monitors[i], &x, &y, &across, &down);
+      width = std::max(width, across);
+      height = std::max(height, down);
+    }
+    const Settings& wanted = options.settings;
+    return {width > 0 ? std::min(width, wanted.window_width) : wanted.window_width,
+            height > 0 ? std::min(height, wanted.window_height) : wanted.window_height};
+  }
+
   void make_window() {
     if (glfwInit() != GLFW_TRUE)
       throw input_error(
@@ -96,8 +112,8 @@ struct AppWindow::Impl {
     glfwWindowHintString(GLFW_X11_CLASS_NAME, "kvloupe");
     glfwWindowHintString(GLFW_X11_INSTANCE_NAME, "kvloupe");
     glfwWindowHint(GLFW_CONTEXT_ROBUSTNESS, GLFW_LOSE_CONTEXT_ON_RESET);
-    window = glfwCreateWindow(options.settings.window_width, options.settings.window_height,
-                              "KVLoupe", nullptr, nullptr);
+    const auto [width, height] = size_on_screen();
+    window = glfwCreateWindow(width, height, "KVLoupe", nullptr, nullptr);
     if (window == nullptr)
       throw input_error("the window cannot be opened", last_glfw_error(),
                         "a driver with OpenGL 3.3 is needed; Mesa's software renderer will do");
