@@ -1,4 +1,5 @@
 // `kvloupe compare`: several methods on one trace, averaged.
+#include "app/cli/chart_files.h"
 #include "app/cli/commands.h"
 #include "app/cli/compare_chart.h"
 #include "app/cli/compare_report.h"
@@ -34,7 +35,8 @@ struct CompareArguments {
   std::vector<std::string> methods;
   Indices layers;
   std::string device = device::kDefault;
-  std::string csv, markdown, latex, png;
+  std::string csv, markdown, latex;
+  ChartFiles chart;
   ChartAxes axes;  // of the picture
   std::optional<int> chunk_size;
   std::string cells = "common";
@@ -106,10 +108,9 @@ void say_no_common_cell(const Comparison& comparison) {
 // Before anything is computed.
 void check_files(const CompareArguments& arguments,
                  const std::vector<replay::MethodName>& methods) {
-  const std::vector<std::pair<std::string, std::string>> files{{"--csv", arguments.csv},
-                                                               {"--markdown", arguments.markdown},
-                                                               {"--latex", arguments.latex},
-                                                               {"--png", arguments.png}};
+  std::vector<std::pair<std::string, std::string>> files{
+      {"--csv", arguments.csv}, {"--markdown", arguments.markdown}, {"--latex", arguments.latex}};
+  for (auto& file : arguments.chart.named()) files.push_back(std::move(file));
   if (arguments.mark_best && arguments.markdown.empty() && arguments.latex.empty())
     throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
                       "add --latex F or --markdown F, or leave it out");
@@ -126,7 +127,7 @@ void check_files(const CompareArguments& arguments,
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto& [option, file] = files[i];
     if (file.empty()) continue;
-    check_ending(option, file, {"--csv", "--markdown", "--latex", "--png"});
+    check_ending(option, file, {"--csv", "--markdown", "--latex", "--png", "--svg", "--pdf"});
     check_result_file(file, inputs, arguments.force);
     for (std::size_t j = 0; j < i; ++j)
       if (files[j].second == file)
@@ -134,9 +135,9 @@ void check_files(const CompareArguments& arguments,
                           "the second would replace the first", "give each a file of its own");
   }
   const ChartAxes& axes = arguments.axes;
-  if (arguments.png.empty() && !(axes.x + axes.y + axes.phase).empty())
+  if (!arguments.chart.any() && !(axes.x + axes.y + axes.phase).empty())
     throw usage_error("--x, --y and --phase say what a picture shows", "no picture is asked for",
-                      "add --png F");
+                      "add --png F, --svg F or --pdf F");
 }
 
 replay::CompareOptions options_of(const CompareArguments& arguments) {
@@ -177,7 +178,7 @@ std::optional<replay::SweepTarget> target_of(const CompareArguments& arguments) 
 
 std::optional<ChartAxes> chart_of(const CompareArguments& arguments,
                                   const std::vector<replay::SweepAxis>& axes, bool has_target) {
-  if (arguments.png.empty()) return std::nullopt;
+  if (!arguments.chart.any()) return std::nullopt;
   std::vector<std::string> swept;
   for (const replay::SweepAxis& axis : axes) swept.push_back(axis.name);
   return chart_axes(arguments.axes, swept, has_target);
@@ -331,8 +332,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
                        return table::latex_text(rows, marks);
                      }));
   if (chart)
-    figure::write_chart(compare_chart(report, *chart, names_of(plan, arguments, list.methods)),
-                        arguments.png);
+    write_chart(compare_chart(report, *chart, names_of(plan, arguments, list.methods)),
+                arguments.chart);
   if (arguments.json)
     results::add_data(compare_json(report));
   else if (!arguments.prints_a_file())
@@ -360,8 +361,7 @@ Command compare_command(const GlobalOptions& global) {
   command.option("--mark-best", &arguments->mark_best,
                  "in --latex and --markdown: the best of each number in bold, the second best "
                  "underlined or in italics");
-  command.option("--png", &arguments->png,
-                 "also draw a number of the rows, one curve a method, to this file");
+  add_chart_files(command, arguments->chart, "a number of the rows, one curve a method,");
   command.option("--x", &arguments->axes.x,
                  "across the picture: a parameter swept (the first unless given), a number, "
                  "layer, kv_head or chunk");

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,7 +26,7 @@ namespace {
 struct Arguments {
   std::string trace;
   std::map<std::string, state::Texts> shown;  // what says what is shown, by option
-  std::string png, svg, pdf, gif, frames, csv, npy, markdown, latex, state;
+  std::string png, svg, pdf, gif, apng, frames, csv, npy, markdown, latex, state;
   bool all_chunks = false;
   bool force = false;
 };
@@ -56,14 +57,17 @@ void check_distinct(const std::vector<figure::Output>& outputs) {
                           "the second would replace the first", "give each a file of its own");
 }
 
-void check_frames(const Arguments& given) {
+void check_frames(const Arguments& given, const std::vector<figure::Output>& outputs) {
   if (given.frames.empty()) return;
   if (given.frames != "chunks")
     throw usage_error(fmt::format("--frames {} is not valid", printable(given.frames)),
                       "the frames are chunks", "write --frames chunks");
-  if (given.gif.empty())
-    throw usage_error("--frames needs --gif", "no other format has frames",
-                      "give --gif F, or leave --frames out");
+  const bool numbered = std::any_of(outputs.begin(), outputs.end(),
+                                    [](const figure::Output& one) { return one.each_chunk; });
+  if (given.gif.empty() && given.apng.empty() && !numbered)
+    throw usage_error("--frames needs a file of frames",
+                      "a picture without a number in its name is of one chunk",
+                      "give --gif F or --apng F, or a number, as in --png kept-%03d.png");
 }
 
 // What makes the figure what it is, beside the figure or alone.
@@ -81,14 +85,18 @@ void run(const Arguments& given, const GlobalOptions& global) {
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
-    check_ending(fmt::format("--{}", state::name_of(format)), file,
-                 {"--png", "--svg", "--pdf", "--gif", "--csv", "--npy", "--markdown", "--latex"});
-    outputs.push_back({format, file});
+    check_ending(
+        fmt::format("--{}", state::name_of(format)), file,
+        {"--png", "--svg", "--pdf", "--gif", "--apng", "--csv", "--npy", "--markdown", "--latex"});
+    const bool each_chunk = !given.frames.empty() && state::is_picture(format) &&
+                            !state::is_animated(format) && figure::is_numbered(file);
+    outputs.push_back({format, file, each_chunk});
   };
   take(given.png, state::Format::Png);
   take(given.svg, state::Format::Svg);
   take(given.pdf, state::Format::Pdf);
   take(given.gif, state::Format::Gif);
+  take(given.apng, state::Format::Apng);
   take(given.csv, state::Format::Csv);
   take(given.npy, state::Format::Npy);
   take(given.markdown, state::Format::Markdown);
@@ -96,10 +104,10 @@ void run(const Arguments& given, const GlobalOptions& global) {
   if (outputs.empty() && !given.state.empty()) return write_state(given, request.what);
   if (outputs.empty())
     throw usage_error("nothing can be exported", "no output file is named",
-                      "name one: --png F, --svg F, --pdf F, --gif F, --csv F, --npy F, --markdown "
-                      "F or --latex F");
+                      "name one: --png F, --svg F, --pdf F, --gif F, --apng F, --csv F, --npy F, "
+                      "--markdown F or --latex F");
   check_distinct(outputs);
-  check_frames(given);
+  check_frames(given, outputs);
   use_engine(global);
   request.memory = global.memory;
   request.bases = basis_maker();
@@ -144,7 +152,10 @@ Command export_command(const GlobalOptions& global) {
                  "picture to write, or -: text is text, lines and areas are vectors");
   command.option("--pdf", &given->pdf, "the same as a page with its fonts embedded, or -");
   command.option("--gif", &given->gif, "the chunks in turn, as an animated picture, or -");
-  command.option("--frames", &given->frames, "what the frames of --gif are: chunks (the default)");
+  command.option("--apng", &given->apng, "the same as an animated PNG, in all its colours, or -");
+  command.option("--frames", &given->frames,
+                 "chunks: the frames of --gif and --apng, which need not be told; --png, --svg and "
+                 "--pdf with a number in their name, as in kept-%03d.png, write a file of each");
   command.option("--csv", &given->csv, "table to write, or -");
   command.option("--npy", &given->npy, "array to write, or -");
   command.option("--markdown", &given->markdown, "table for a page on GitHub, or -");

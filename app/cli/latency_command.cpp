@@ -1,9 +1,9 @@
 // `kvloupe latency`: how long methods take on cells of a trace, beside dense attention.
+#include "app/cli/chart_files.h"
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/table_json.h"
-#include "app/figure/chart.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
@@ -45,7 +45,8 @@ struct LatencyArguments {
   std::string lengths;
   std::string device = device::kDefault;
   int repetitions = 15;
-  std::string png, y = "speedup";
+  ChartFiles chart;
+  std::string y = "speedup";
   bool json = false, force = false;
 };
 
@@ -284,12 +285,15 @@ figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std
 }
 
 void check_picture(const LatencyArguments& arguments) {
-  if (arguments.png.empty()) return;
-  check_ending("--png", arguments.png, {});
+  if (!arguments.chart.any()) return;
   if (arguments.lengths.find(',') == std::string::npos)
     throw usage_error("the picture has no horizontal axis", "it shows times by length",
                       "add --lengths with two lengths or more, such as 1k,4k,16k");
-  check_result_file(arguments.png, trace::files_of_trace(arguments.trace), arguments.force);
+  for (const auto& [option, file] : arguments.chart.named()) {
+    if (file.empty()) continue;
+    check_ending(option, file, {"--png", "--svg", "--pdf"});
+    check_result_file(file, trace::files_of_trace(arguments.trace), arguments.force);
+  }
 }
 
 std::vector<int> layers_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
@@ -350,10 +354,10 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
     }
   }
   if (reports.empty()) throw unavailable.front().error;
-  if (!arguments.png.empty())
-    figure::write_chart(
+  if (arguments.chart.any())
+    write_chart(
         latency_chart(reports, arguments.y, names_of(arguments, specs, session), arguments.trace),
-        arguments.png);
+        arguments.chart);
   if (arguments.json)
     results::add_data(answer_json(reports, unavailable, device, arguments.chunk_size));
   else
@@ -378,8 +382,7 @@ Command latency_command(const GlobalOptions& global) {
   command.option("--device", &arguments->device, kDeviceHelp).show_default();
   command.option("--repetitions", &arguments->repetitions, "rounds that count, of each cell")
       .range(1, 10000);
-  command.option("--png", &arguments->png,
-                 "also draw a number by length, one curve a method, to this file");
+  add_chart_files(command, arguments->chart, "a number by length (--lengths), one curve a method,");
   command
       .option("--y", &arguments->y,
               "what the picture draws (default speedup); select_of_dense is the time to select "

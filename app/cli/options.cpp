@@ -57,7 +57,7 @@ void add_indices_option(Command& command, const std::string& one, const std::str
 }
 
 // The formats that files are known by.
-constexpr std::array<std::string_view, 10> kEndings = {"png", "jpg", "svg", "pdf",  "gif",
+constexpr std::array<std::string_view, 11> kEndings = {"png", "jpg", "svg", "pdf",  "gif", "apng",
                                                        "csv", "npy", "tex", "json", "md"};
 
 // Of the files that an option writes.
@@ -109,7 +109,9 @@ void check_ending(const std::string& option, const std::string& file,
   if (file == "-" || ending.empty()) return;
   ending.erase(0, 1);
   const std::string own = ending_of(option);
-  if (ending == own || std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
+  const bool is_frames = own == "apng" && ending == "png";  // most animated PNGs are called so
+  if (ending == own || is_frames ||
+      std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
     return;
   const auto other = std::find_if(others.begin(), others.end(),
                                   [&](const auto& one) { return ending_of(one) == ending; });

@@ -1,7 +1,7 @@
 #include "app/figure/chart.h"
 
-#include "app/figure/figure_page.h"
-#include "app/figure/headless.h"
+#include "app/figure/page.h"
+#include "app/figure/vector_files.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>
@@ -136,13 +136,19 @@ bool spans_octaves(const std::vector<ChartLine>& lines, bool of_x) {
   return range.low > 0 && range.high >= 16 * range.low;
 }
 
-void write_chart(const Chart& chart, const std::string& png_file) {
-  HeadlessRenderer renderer(chart.width, chart.height, 1);
-  renderer.gui().apply_style(widgets::ThemeKind::Light, kFigureTextScale);
-  // Plots are sized over the first frames.
-  for (int frame = 0; frame < 4; ++frame)
-    renderer.frame([&] { page_ui([&] { chart_ui(renderer.gui().palette(), chart); }); });
-  write_png(png_file, renderer.read());
+std::string chart_bytes(const Chart& chart, state::Format format) {
+  state::PictureForm form;
+  form.width = chart.width;
+  form.height = chart.height;
+  const bool vectors = format != state::Format::Png;
+  PageForm page = page_of(form, vectors);
+  page.grows = false;  // the plot takes the room that there is
+  const Content draw = [&](const Palette& palette) { chart_ui(palette, chart); };
+  if (!vectors) return png_bytes(content_image(page, draw));
+  Scene scene = content_scene(page, draw);
+  scene.title = chart.title;
+  const double width = scene.width * page.points;
+  return format == state::Format::Svg ? svg_text(scene, width) : pdf_bytes(scene, width);
 }
 
 }  // namespace kvloupe::figure

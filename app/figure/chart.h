@@ -2,6 +2,8 @@
 // display.
 #pragma once
 
+#include "app/state/view.h"
+
 #include <string>
 #include <vector>
 
@@ -26,7 +28,7 @@ struct Chart {
 // smallest or more.
 bool spans_octaves(const std::vector<ChartLine>& lines, bool of_x);
 
-// Throws Error{Input} where nothing can be drawn on this machine, or the file cannot be written.
-void write_chart(const Chart& chart, const std::string& png_file);
+// PNG, SVG or PDF. Throws Error{Input} where nothing can be drawn on this machine.
+std::string chart_bytes(const Chart& chart, state::Format format);
 
 }  // namespace kvloupe::figure

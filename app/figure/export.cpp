@@ -1,6 +1,7 @@
 // See export.h.
 #include "app/figure/export.h"
 
+#include "app/figure/apng.h"
 #include "app/figure/gif.h"
 #include "app/figure/page.h"
 #include "app/figure/panels_of_figure.h"
@@ -17,6 +18,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 namespace kvloupe::figure {
 namespace {
@@ -27,7 +30,7 @@ using state::Format;
 void check_panels(const ExportRequest& request) {
   const auto& panels = request.what.panels;
   if (panels.empty()) return;
-  if (!state::is_picture(request.format) || request.format == Format::Gif)
+  if (!state::is_picture(request.format) || state::is_animated(request.format))
     throw usage_error(fmt::format("--panel does not go with --{}", state::name_of(request.format)),
                       "several panels make one picture", "use --png, --svg or --pdf");
   for (const state::ViewState& panel : state::panels_of(request.what)) {
@@ -94,26 +97,59 @@ auto drawn(state::Workspace& workspace, const ExportRequest& request, const Page
   return side_by_side({std::move(figure), draw_legend(legend, below)}, 1);
 }
 
-std::string gif_of_chunks(state::Workspace& workspace, const ExportRequest& request,
-                          const CancelToken& cancel) {
-  constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
-  GifWriter gif;
+// What `draw` makes of each chunk. Another file of the same call is of the place that was asked for.
+template <typename Draw>
+void for_each_chunk(state::Workspace& workspace, const Draw& draw) {
   const int here = workspace.place().chunk;
   const auto count = static_cast<int>(workspace.place().info().chunks.size());
   for (int chunk = 0; chunk < count; ++chunk) {
     workspace.cursor.set_chunk(chunk);
-    gif.add(draw_view(workspace, request, cancel), chunk + 1 < count ? kFrame : kLastFrame);
+    draw(chunk, chunk + 1 == count);
   }
-  // Another file of the same call is of the place that was asked for.
   workspace.cursor.set_chunk(here);
-  return gif.take();
+}
+
+template <typename Writer>
+std::string animation(state::Workspace& workspace, const ExportRequest& request,
+                      const CancelToken& cancel) {
+  constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
+  Writer writer;
+  for_each_chunk(workspace, [&](int, bool is_last) {
+    writer.add(draw_view(workspace, request, cancel), is_last ? kLastFrame : kFrame);
+  });
+  return writer.take();
+}
+
+// Where the number stands, and how many digits it has at least.
+struct NumberPlace {
+  std::size_t begin = 0, length = 0;
+  int digits = 1;
+};
+std::optional<NumberPlace> number_in(const std::string& file) {
+  std::optional<NumberPlace> found;
+  for (std::size_t at = file.find('%'); at != std::string::npos; at = file.find('%', at + 1)) {
+    const std::string_view rest = std::string_view(file).substr(at + 1);
+    const bool padded =
+        rest.size() > 2 && rest[0] == '0' && rest[1] >= '1' && rest[1] <= '9' && rest[2] == 'd';
+    if (!padded && !rest.starts_with('d')) continue;
+    if (found) return std::nullopt;  // which of the two?
+    found = NumberPlace{at, padded ? std::size_t{4} : 2, padded ? rest[1] - '0' : 1};
+  }
+  return found;
+}
+
+std::string numbered(const std::string& file, int number) {
+  const NumberPlace place = number_in(file).value();
+  return file.substr(0, place.begin) + fmt::format("{:0{}}", number, place.digits) +
+         file.substr(place.begin + place.length);
 }
 
 std::string file_of(state::Workspace& workspace, const ExportRequest& request,
                     const CancelToken& cancel) {
   const Format format = request.format;
   if (format == Format::Png) return png_bytes(draw_view(workspace, request, cancel));
-  if (format == Format::Gif) return gif_of_chunks(workspace, request, cancel);
+  if (format == Format::Gif) return animation<GifWriter>(workspace, request, cancel);
+  if (format == Format::Apng) return animation<ApngWriter>(workspace, request, cancel);
   if (state::is_picture(format)) {
     const Scene scene = draw_scene(workspace, request, cancel);
     const double width = scene.width * page_of(request.what.picture, true).points;
@@ -174,8 +210,12 @@ std::string view_bytes(const ExportRequest& request) {
 void export_view(ExportRequest request, const std::vector<Output>& outputs) {
   for (const Output& output : outputs) {
     request.format = output.format;
-    checked_view(request);
-    check_result_file(output.file, state::files_read(request.what), request.force);
+    const state::ViewInfo& view = checked_view(request);
+    if (output.each_chunk && !view.has(Format::Gif))
+      throw usage_error(fmt::format("the view {} has no frames", view.id),
+                        "it shows all chunks, or none, in any case", "leave --frames out");
+    check_result_file(output.each_chunk ? numbered(output.file, 0) : output.file,
+                      state::files_read(request.what), request.force);
   }
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
@@ -183,9 +223,19 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
   for (const Output& output : outputs) {
     request.format = output.format;
     request.file = output.file;
-    export_shown(workspace, request, interrupt_token());
+    if (!output.each_chunk) {
+      export_shown(workspace, request, interrupt_token());
+      continue;
+    }
+    for_each_chunk(workspace, [&](int chunk, bool) {
+      request.file = numbered(output.file, chunk);
+      check_result_file(request.file, state::files_read(request.what), request.force);
+      export_shown(workspace, request, interrupt_token());
+    });
   }
 }
+
+bool is_numbered(const std::string& file) { return number_in(file).has_value(); }
 
 void export_all_chunks(const ExportRequest& request) {
   const state::ViewInfo& view = checked_view(request);

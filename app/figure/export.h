@@ -30,8 +30,12 @@ struct ExportRequest {
 
 struct Output {
   state::Format format = state::Format::Png;
+  // With `each_chunk` the %d in it (or %03d) is the chunk's number, and there is a file of each.
   std::string file;
+  bool each_chunk = false;
 };
+// Whether a file's name has room for a number: one %d, or %01d to %09d.
+bool is_numbered(const std::string& file);
 
 // Throws Error: Usage for what the arguments alone tell (state::check, a format that the view
 // lacks), Input for a place that is not in the trace and for what could not be computed.

@@ -96,19 +96,25 @@ auto draw_page(state::Workspace& workspace, const state::ViewState& what, const 
 }
 
 template <typename Read>
-auto draw_legend(const std::vector<widgets::LegendItem>& legend, PageForm form, bool vectors,
-                 const Read& read) {
-  constexpr int kOneLine = 64;
-  form.height = kOneLine;
-  form.grows = true;
+auto draw_content(const PageForm& form, bool vectors, const Content& content, const Read& read) {
   const auto draw = [&](HeadlessRenderer& renderer) {
     float below = 0;
+    // Plots and tables are sized over the first frames.
     for (int frame = 0; frame < 4; ++frame)
-      renderer.frame(
-          [&] { below = page_ui([&] { widgets::legend_ui(renderer.gui().palette(), legend); }); });
+      renderer.frame([&] { below = page_ui([&] { content(renderer.gui().palette()); }); });
     return below;
   };
   return draw_until_it_fits(form, vectors, draw, read);
+}
+
+Content drawing(const std::vector<widgets::LegendItem>& legend) {
+  return [&](const widgets::Palette& palette) { widgets::legend_ui(palette, legend); };
+}
+
+PageForm one_line(PageForm form) {
+  form.height = 64;
+  form.grows = true;
+  return form;
 }
 
 Image image_of(HeadlessRenderer& renderer) { return renderer.read(); }
@@ -177,12 +183,20 @@ Scene page_scene(state::Workspace& workspace, const state::ViewState& what, cons
   return draw_page(workspace, what, form, true, cancel, scene_of_page);
 }
 
+Image content_image(const PageForm& form, const Content& draw) {
+  return draw_content(form, false, draw, image_of);
+}
+
+Scene content_scene(const PageForm& form, const Content& draw) {
+  return draw_content(form, true, draw, scene_of_page);
+}
+
 Image legend_image(const std::vector<widgets::LegendItem>& legend, const PageForm& form) {
-  return draw_legend(legend, form, false, image_of);
+  return content_image(one_line(form), drawing(legend));
 }
 
 Scene legend_scene(const std::vector<widgets::LegendItem>& legend, const PageForm& form) {
-  return draw_legend(legend, form, true, scene_of_page);
+  return content_scene(one_line(form), drawing(legend));
 }
 
 }  // namespace kvloupe::figure

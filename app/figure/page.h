@@ -8,6 +8,7 @@
 #include "app/widgets/figure.h"
 #include "core/base/cancel.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ Image page_image(state::Workspace& workspace, const state::ViewState& what, cons
                  const CancelToken& cancel);
 Scene page_scene(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
                  const CancelToken& cancel);
+// What `draw` draws in the colours that it is given, on a page of its own.
+using Content = std::function<void(const widgets::Palette&)>;
+Image content_image(const PageForm& form, const Content& draw);
+Scene content_scene(const PageForm& form, const Content& draw);
 // As wide, and as high as the legend needs.
 Image legend_image(const std::vector<widgets::LegendItem>& legend, const PageForm& form);
 Scene legend_scene(const std::vector<widgets::LegendItem>& legend, const PageForm& form);

@@ -15,6 +15,7 @@ const char* name_of(Format format) {
     case Format::Svg: return "svg";
     case Format::Pdf: return "pdf";
     case Format::Gif: return "gif";
+    case Format::Apng: return "apng";
     case Format::Csv: return "csv";
     case Format::Npy: return "npy";
     case Format::Markdown: return "markdown";
@@ -30,8 +31,10 @@ const char* ending_of(Format format) {
 
 bool is_picture(Format format) {
   return format == Format::Png || format == Format::Svg || format == Format::Pdf ||
-         format == Format::Gif;
+         is_animated(format);
 }
+
+bool is_animated(Format format) { return format == Format::Gif || format == Format::Apng; }
 
 bool is_of_tables(Format format) {
   return format == Format::Csv || format == Format::Markdown || format == Format::Latex;
@@ -118,7 +121,7 @@ std::vector<Format> ViewInfo::formats() const {
   std::vector<Format> all{Format::Png, Format::Svg, Format::Pdf};
   // Its frames are the chunks.
   if (std::find(coordinates.begin(), coordinates.end(), "chunk") != coordinates.end())
-    all.push_back(Format::Gif);
+    all.insert(all.end(), {Format::Gif, Format::Apng});
   if (table != nullptr) all.push_back(Format::Csv);
   if (array != nullptr) all.push_back(Format::Npy);
   if (table != nullptr) all.insert(all.end(), {Format::Markdown, Format::Latex});

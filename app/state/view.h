@@ -21,10 +21,11 @@ using table::MethodText;
 using table::Table;
 using table::Token;
 
-enum class Format { Png, Svg, Pdf, Gif, Csv, Npy, Markdown, Latex };
+enum class Format { Png, Svg, Pdf, Gif, Apng, Csv, Npy, Markdown, Latex };
 const char* name_of(Format format);    // "png", "markdown"
 const char* ending_of(Format format);  // of a file's name: "png", "md"
 bool is_picture(Format format);
+bool is_animated(Format format);
 bool is_of_tables(Format format);
 // In a format of tables.
 std::string text_of(const Table& table, Format format);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,21 @@ TEST_F(ChartsTest, OfCompareShowWhatIsSweptPlacesAndOtherNumbers) {
   expect_picture(with({"--x", "density", "--y", "output_error"}));
   std::filesystem::remove(picture_);
   expect_picture(with({"--target", "topk_overlap=0.5", "--x", "layer"}));
+}
+
+TEST_F(ChartsTest, AreVectorsToo) {
+  const std::string svg = picture_ + ".svg", pdf = picture_ + ".pdf";
+  expect_picture(run("compare", {"--method", "oracle", "--sweep", "budget_tokens=8..32", "--svg",
+                                 svg, "--pdf", pdf}));
+  const auto read = [](const std::string& name) {
+    std::ifstream file(name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_THAT(read(svg), HasSubstr(">budget_tokens<"));  // text is text
+  EXPECT_THAT(read(svg), HasSubstr("<path"));
+  EXPECT_THAT(read(pdf), StartsWith("%PDF"));
+  std::filesystem::remove(svg);
+  std::filesystem::remove(pdf);
 }
 
 TEST_F(ChartsTest, OfCompareNeedTwoAxesThatThereAre) {

@@ -1,4 +1,4 @@
-// What `explain` and `report` print and refuse.
+// What `explain` prints and refuses.
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/cli_test.h"
 
@@ -270,77 +270,6 @@ TEST(Explain, TheTextNamesTheCausesOfEachLayer) {
       EXPECT_NE(line.find(percent(share.get<double>())), std::string::npos) << line;
     }
   }
-}
-
-TEST(Report, IsOnePageWithItsPictures) {
-  const TemporaryFolder folder;
-  const std::string out = (folder / "report").string();
-  const ProgramResult result =
-      run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", out});
-  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
-  std::ifstream file(out + "/report.md");
-  const std::string page(std::istreambuf_iterator<char>(file), {});
-  EXPECT_NE(page.find("## What it loses, and why"), std::string::npos);
-  EXPECT_NE(page.find("| query sampling |"), std::string::npos);
-  // 5 chunks of the prompt in 2 layers and 2 KV heads; the first has nothing before it.
-  EXPECT_NE(page.find("| cells chosen in | all cells |"), std::string::npos);
-  EXPECT_NE(page.find("| 16 | 20 |"), std::string::npos);
-  for (const char* picture :
-       {"worst_misses.png", "miss_inspector.png", "layer_head_overview.png", "kv_map.png"}) {
-    EXPECT_NE(page.find(picture), std::string::npos);
-    EXPECT_GT(std::filesystem::file_size(std::filesystem::path(out) / picture), 10000U);
-  }
-  // A file where the folder should be.
-  const std::string file_name = (folder / "f").string();
-  std::ofstream(file_name) << "x";
-  EXPECT_EQ(run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file_name})
-                .exit_code,
-            1);
-}
-
-// One file, which loads nothing, and in which a trace's text is text.
-TEST(Report, IsOneHtmlFileThatStandsAlone) {
-  const TemporaryFolder folder;
-  const std::string file = (folder / "report.html").string();
-  const ProgramResult result =
-      run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file});
-  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
-  EXPECT_THAT(result.standard_output, HasSubstr("report.html"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-  std::ifstream stream(file);
-  const std::string page{std::istreambuf_iterator<char>(stream), {}};
-  EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
-  const auto count = [&](const std::string& part) {
-    int found = 0;
-    for (std::size_t at = 0; (at = page.find(part, at)) != std::string::npos; ++at) ++found;
-    return found;
-  };
-  EXPECT_EQ(count("<svg"), 4);
-  EXPECT_GE(count("<table>"), 2);
-  EXPECT_EQ(count("<script"), 0);
-  EXPECT_EQ(count("<link"), 0);
-  EXPECT_EQ(count("src=\"http"), 0);
-  // Names inside a picture are its own.
-  std::set<std::string> ids;
-  for (std::size_t at = 0; (at = page.find(" id=\"", at)) != std::string::npos; ++at) {
-    const std::string id = page.substr(at + 5, page.find('"', at + 5) - at - 5);
-    EXPECT_TRUE(ids.insert(id).second) << id;
-  }
-}
-
-TEST(Report, WhatAFileIsCalledIsTextInThePage) {
-  const TemporaryFolder folder;
-  const std::string trace = (folder / "[x](javascript:a) ![y](u) <b>.h5").string();
-  std::filesystem::copy_file(kTrace, trace);
-  const std::string file = (folder / "report.html").string();
-  ASSERT_EQ(
-      run_program({"report", trace, "--method", "quoka:budget_tokens=24", "-o", file}).exit_code,
-      0);
-  std::ifstream stream(file);
-  const std::string page{std::istreambuf_iterator<char>(stream), {}};
-  EXPECT_THAT(page, HasSubstr("[x](javascript:a) ![y](u) &lt;b&gt;.h5</h1>"));
-  for (const char* part : {"<a ", "<img", "<b>"})
-    EXPECT_EQ(page.find(part), std::string::npos) << part;
 }
 
 }  // namespace

@@ -266,5 +266,36 @@ TEST(TableFormats, AreKnownByTheEndingsOfTheirFiles) {
   expect_refused(with({"--markdown", "a", "--latex", "a"}), 2, "a is named for two outputs", "");
 }
 
+// A file of each chunk is the one that the chunk alone has.
+TEST(Frames, AreFilesWhereTheNameHasANumber) {
+  const TemporaryFolder folder;
+  const auto exported = [&](const Words& more) {
+    Words words = {"export", kTrace,   "--view", "kv_map", "--method", "oracle:budget_tokens=24",
+                   "--size", "400x300"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const auto bytes_of = [&](const std::string& name) {
+    std::ifstream stream(folder / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const std::string pattern = (folder / "kept-%02d.svg").string();
+  ASSERT_EQ(exported({"--frames", "chunks", "--svg", pattern}).exit_code, 0);
+  const std::string chunk3 = (folder / "three.svg").string();
+  ASSERT_EQ(exported({"--goto", "chunk=3", "--svg", chunk3}).exit_code, 0);
+  const auto drawing = [](const std::string& svg) { return svg.substr(svg.find("</desc>")); };
+  EXPECT_EQ(drawing(bytes_of("kept-03.svg")), drawing(bytes_of("three.svg")));
+  EXPECT_NE(drawing(bytes_of("kept-03.svg")), drawing(bytes_of("kept-04.svg")));
+  EXPECT_TRUE(std::filesystem::exists(folder / "kept-00.svg"));
+  // Without --frames a name is a name.
+  ASSERT_EQ(exported({"--png", (folder / "100%d.png").string()}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "100%d.png"));
+  for (const char* name : {"k.png", "k-%d-%d.png", "k-%s.png"})
+    kvloupe::expect_refused(exported({"--frames", "chunks", "--png", (folder / name).string()}), 2,
+                            "--frames needs a file of frames");
+  ASSERT_EQ(exported({"--apng", (folder / "all.png").string()}).exit_code, 0);
+  EXPECT_NE(bytes_of("all.png").find("acTL"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kvloupe

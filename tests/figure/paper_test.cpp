@@ -1,4 +1,5 @@
 // A figure's size on paper, several panels in one figure, and frames in turn.
+#include "app/figure/apng.h"
 #include "app/figure/gif.h"
 #include "app/figure/page.h"
 #include "app/figure/panels_of_figure.h"
@@ -8,8 +9,11 @@
 
 #include <gif_lib.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 namespace kvloupe::figure {
 namespace {
@@ -151,6 +155,64 @@ TEST(Gif, KeepsFlatColorsExact) {
   writer.add(image, 10);
   const std::string bytes = writer.take();
   EXPECT_NE(bytes.find(std::string("\xFF\xFF\x00", 3)), std::string::npos);
+}
+
+std::string big_endian(std::size_t value) {
+  std::string text;
+  for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xFF);
+  return text;
+}
+
+std::size_t number_at(const std::string& bytes, std::size_t at, std::size_t length) {
+  std::size_t value = 0;
+  for (std::size_t i = at; i < at + length; ++i)
+    value = value << 8 | static_cast<unsigned char>(bytes.at(i));
+  return value;
+}
+
+std::string png_chunk(const std::string& type, const std::string& data) {
+  const std::string body = type + data;
+  return big_endian(data.size()) + body +
+         big_endian(
+             crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+}
+
+// Read by libpng: the data of the second frame, put in a file of its own, is its picture.
+TEST(Apng, HoldsItsFramesAndTheirTimes) {
+  ApngWriter writer;
+  const Image second = filled(8, 4, 1, 77);
+  writer.add(filled(6, 4, 200, 100), 50);
+  writer.add(second, 200);
+  const std::string bytes = writer.take();
+  const std::string signature = bytes.substr(0, 8);
+  std::string alone = signature, types;
+  std::vector<std::size_t> delays, sequence;
+  for (std::size_t at = 8; at < bytes.size();) {
+    const std::size_t length = number_at(bytes, at, 4);
+    const std::string type = bytes.substr(at + 4, 4), data = bytes.substr(at + 8, length);
+    EXPECT_EQ(bytes.substr(at, length + 12), png_chunk(type, data));
+    types += type + " ";
+    if (type == "IHDR") alone += png_chunk(type, data);
+    if (type == "acTL") {
+      EXPECT_EQ(number_at(data, 0, 4), 2U);
+    }
+    if (type == "fcTL") {
+      delays.push_back(number_at(data, 20, 2));
+      EXPECT_EQ(number_at(data, 22, 2), 100U);
+    }
+    if (type == "fcTL" || type == "fdAT") sequence.push_back(number_at(data, 0, 4));
+    if (type == "fdAT") alone += png_chunk("IDAT", data.substr(4));
+    at += length + 12;
+  }
+  EXPECT_EQ(types, "IHDR acTL fcTL IDAT fcTL fdAT IEND ");
+  EXPECT_EQ(delays, (std::vector<std::size_t>{50, 200}));
+  EXPECT_EQ(sequence, (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(image_of_png(alone + png_chunk("IEND", "")).rgba, second.rgba);
+  // Any reader of PNG shows the first frame, widened with white.
+  const Image first = image_of_png(bytes);
+  EXPECT_EQ(first.width, 8);
+  EXPECT_EQ(at(first, 5, 0)[0], 200);
+  EXPECT_EQ(at(first, 6, 0)[1], 255);
 }
 
 TEST(Fonts, OfTheMachineAreFoundByFamily) {

@@ -1,0 +1,158 @@
+// The page of several methods on one trace: the same numbers over the same cells, what each loses, and
+// where two of them differ.
+#include "app/cli/compare_report.h"
+#include "app/cli/lost_keys_text.h"
+#include "app/cli/report.h"
+#include "core/base/error.h"
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace kvloupe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using replay::Number;
+
+const trace::TokenSpan* needle_of(const trace::TraceInfo& info) {
+  const auto found =
+      std::find_if(info.spans.begin(), info.spans.end(),
+                   [](const trace::TokenSpan& span) { return span.name == "needle"; });
+  return found == info.spans.end() ? nullptr : &*found;
+}
+
+std::string title(const trace::TraceInfo& info, std::size_t methods) {
+  return fmt::format("# {} methods on {}\n\n{}", methods,
+                     as_text(fs::path(info.path).filename().string()), facts_of(info));
+}
+
+// A row for each method that the trace can serve.
+std::string numbers(const replay::Comparison& comparison, const trace::TraceInfo& info) {
+  std::vector<Number> shown{Number::MassRecall, Number::TopkOverlap, Number::OutputError};
+  const trace::TokenSpan* const needle = needle_of(info);
+  if (needle != nullptr) shown.push_back(Number::SpanKept);
+  shown.push_back(Number::Density);
+  table::Table table{{"method"}, {}};
+  for (const Number number : shown) {
+    table.columns.emplace_back(number);
+    if (number == Number::SpanKept) table.columns.back().title = "needle kept";
+  }
+  table.columns.insert(table.columns.end(), {{"cells", "cells"}});
+  for (const replay::CompareRow& row : comparison.rows) {
+    if (row.phase != "prefill" || row.scope != "all") continue;
+    std::vector<table::Cell>& cells =
+        table.rows.emplace_back(std::vector<table::Cell>{short_text(row.method)});
+    for (const Number number : shown) cells.push_back(known(row, number));
+    cells.emplace_back(row.cells);
+  }
+  std::string text =
+      "## The numbers\n\nMeans over the cells in which none of the methods keeps everything.";
+  text += " A cell is a row of heads in a chunk of a layer.";
+  if (needle != nullptr) {
+    const trace::TokenSpan* const question = replay::question_of(info);
+    text += fmt::format(" What is kept of the needle is over the chunks {}.",
+                        question == nullptr
+                            ? std::string("that see it")
+                            : fmt::format("from the question on (chunk {})",
+                                          std::max(0, info.chunk_of_token(question->begin))));
+  }
+  text += " The best is bold.\n\n" + table::markdown_text(table, table::Marks::Best) + "\n";
+  for (const replay::Comparison::NoCell& none : comparison.no_common_cell)
+    if (none.asked) text += fmt::format("In {} no cell is common to all.\n\n", none.phase);
+  for (const replay::UnavailableMethod& gone : comparison.unavailable)
+    text += fmt::format("Left out: {}: {}.\n\n", as_code(gone.method), as_text(gone.error.why()));
+  return text;
+}
+
+std::string losses(const std::vector<replay::LostKeys>& all) {
+  std::string text = "## What each loses, and why\n\n";
+  for (const replay::LostKeys& lost : all)
+    text +=
+        fmt::format("- {}. {}\n", as_code(replay::short_name(lost.method)), causes_sentence(lost));
+  return text + "\nWhat the causes mean, and how they are found: docs/explain.md of KVLoupe.\n\n";
+}
+
+// A picture that cannot be drawn of these methods says why.
+void add_picture(ReportPage& page, const figure::ExportRequest& request,
+                 const std::string& heading) {
+  page.add(fmt::format("## {}\n\n", heading));
+  try {
+    page.add_picture(request, heading);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    page.add(fmt::format("Not drawn: {}.\n\n", as_text(error.why())));
+  }
+}
+
+// Pictures show six at most: the first ones.
+void add_pictures(ReportPage& page, const ReportArguments& arguments,
+                  const state::GotoTarget& place, std::size_t methods,
+                  const GlobalOptions& global) {
+  constexpr std::size_t kMost = 6;
+  const std::string which =
+      methods > kMost ? fmt::format(" (the first {} of {})", kMost, methods) : std::string();
+  const auto draw = [&](const char* view, const char* form, const std::string& heading) {
+    figure::ExportRequest request = picture_request(arguments, view, global);
+    request.what.options[fmt::format("{}.show", view)] = form;
+    request.what.place = place;
+    add_picture(page, request, heading);
+  };
+  // Of two methods "several" would add recorded runs.
+  const char* const show = methods == 2 ? "both" : "several";
+  draw("layer_head_overview", show, "Layers and heads" + which);
+  draw("kv_map", show, "What is kept, chunk by chunk" + which);
+  if (methods == 2) draw("selected_vs_true", "both", "The keys that attention truly weighs");
+}
+
+}  // namespace
+
+void report_comparison(const ReportArguments& arguments,
+                       const std::vector<replay::MethodName>& methods,
+                       const GlobalOptions& global) {
+  engine().open_device(arguments.device);
+  const session::TraceSession session =
+      open_session(arguments.traces.front(), global, methods, arguments.chunk_size);
+  const trace::TraceInfo& info = session.info();
+  report_damage(info);
+  const std::unique_ptr<ReportPage> page = open_page(arguments);
+  replay::CompareOptions options;
+  options.cells = replay::CellChoice::Common;
+  if (const trace::TokenSpan* const needle = needle_of(info))
+    options.counted.watched = replay::watched_from_question({needle->begin, needle->end}, info);
+  const replay::ReplayRequest request = numbers_request(arguments);
+  const replay::Comparison comparison =
+      engine().compare_methods(session, methods, request, options, reporting_context("cells"));
+  if (comparison.rows.empty()) throw Error(comparison.unavailable.front().error);
+
+  std::vector<replay::LostKeys> lost;
+  std::vector<replay::MethodChoice> choices;
+  for (const replay::MethodName& method : methods) {
+    choices.push_back(choice_of(method, info));
+    const auto why = engine().why_choice_unavailable(session, choices.back(), request,
+                                                     reporting_context("cells"));
+    if (!why) lost.push_back(lost_keys(session, choices.back(), arguments, 1));
+  }
+  page->add(title(info, methods.size()) + extent(arguments) + "\n\n" + numbers(comparison, info) +
+            losses(lost));
+  add_pictures(*page, arguments, place_of(lost.front()), methods.size(), global);
+  const bool choose_keys = std::none_of(methods.begin(), methods.end(), [](const auto& method) {
+    return method.spec && method.spec->traits().keeps_every_key();
+  });
+  if (methods.size() == 2 && lost.size() == 2 && choose_keys) {
+    replay::DiffRequest differing;
+    differing.layers = arguments.layers.numbers;
+    differing.chunks = arguments.chunks.numbers;
+    differing.device = arguments.device;
+    const replay::Diff diff = engine().diff_selections({session, choices[0]}, {session, choices[1]},
+                                                       differing, reporting_context("layers"));
+    page->add(fmt::format("## Where the two differ\n\nA is {}, B is {}. {}",
+                          as_code(replay::short_name(choices[0])),
+                          as_code(replay::short_name(choices[1])), difference_text(diff, "###")));
+  }
+  write_page(*page);
+}
+
+}  // namespace kvloupe::cli
