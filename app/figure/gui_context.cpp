@@ -163,8 +163,8 @@ GuiContext::~GuiContext() {
   ImGui::DestroyContext(imgui_);
 }
 
-void GuiContext::apply_style(widgets::ThemeKind theme, float scale) {
-  palette_ = &widgets::palette_of(theme);
+void GuiContext::apply_style(widgets::ThemeKind theme, float scale, widgets::Colors colors) {
+  palette_ = &widgets::palette_of(theme, colors);
   scale_ = scale;
   ImGuiStyle& style = ImGui::GetStyle();
   const float base = style.FontSizeBase;

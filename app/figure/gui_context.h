@@ -22,7 +22,8 @@ class GuiContext {
   GuiContext& operator=(const GuiContext&) = delete;
 
   // scale: of everything, on top of what the framebuffer says.
-  void apply_style(widgets::ThemeKind theme, float scale);
+  void apply_style(widgets::ThemeKind theme, float scale,
+                   widgets::Colors colors = widgets::Colors::Usual);
   // Lines and areas without the soft edges that only pixels need, until a style is applied.
   void draw_hard_edges();
   const widgets::Palette& palette() const { return *palette_; }

@@ -27,7 +27,7 @@ Error cannot_export(const std::string& view, const std::string& problem) {
 }
 
 void set_up(HeadlessRenderer& renderer, const PageForm& form, bool vectors) {
-  renderer.gui().apply_style(form.theme, kFigureTextScale);
+  renderer.gui().apply_style(form.theme, kFigureTextScale, form.colors);
   if (vectors) renderer.gui().draw_hard_edges();
 }
 
@@ -137,6 +137,7 @@ PageForm page_of(const state::PictureForm& form, bool vectors) {
   const state::PictureForm usual;
   PageForm page;
   page.theme = form.theme;
+  page.colors = form.colors;
   page.font = form.font;
   page.parts.head = form.head;
   page.width = form.width;

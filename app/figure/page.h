@@ -20,6 +20,7 @@ struct PageForm {
   float scale = 1;            // pixels of a picture for each
   double points = 0.75;       // of each on paper: 1/72 inch
   state::ThemeKind theme = state::ThemeKind::Light;
+  state::Colors colors = state::Colors::Usual;
   std::string font;    // a family in place of Inter
   std::string letter;  // of a panel among others; may be empty
   widgets::FigureParts parts{};

@@ -132,6 +132,13 @@ void read_head(ViewState& what, const Texts& texts) {
   what.picture.head = text == "full";
 }
 
+void read_colors(ViewState& what, const Texts& texts) {
+  const std::string& text = texts.front();
+  if (text != "usual" && text != "gray")
+    throw not_valid("palette", text, "there are two", "write usual or gray");
+  what.picture.colors = text == "gray" ? Colors::Gray : Colors::Usual;
+}
+
 Texts write_options(const ViewState& what) {
   Texts texts;
   for (const auto& [name, value] : what.options) texts.push_back(name + "=" + value);
@@ -207,6 +214,11 @@ std::vector<ViewField> make_fields() {
          return unless(s.picture.theme, PictureForm{}.theme, theme_text(s.picture.theme));
        },
        read_theme},
+      {"palette", "",
+       "usual, or gray: shades that a print without colour keeps apart (default usual)", Shape::One,
+       kCommand,
+       [](const S& s) { return s.picture.colors == Colors::Gray ? Texts{"gray"} : Texts{}; },
+       read_colors},
       {"size", "", "pixels at scale 1 (default 1600x900, and higher where the view needs it)",
        Shape::One, kAllCarriers, write_size, read_size},
       {"scale", "", "multiplies the size and sharpens (default 1)", Shape::One, kAllCarriers,

@@ -24,6 +24,7 @@ struct ViewInfo;
 // How an exported picture looks.
 struct PictureForm {
   ThemeKind theme = ThemeKind::Light;
+  Colors colors = Colors::Usual;
   int width = 1600, height = 900;  // pixels at scale 1
   double scale = 1;                // multiplies the size and sharpens
   double column_cm = 0;            // the width on paper; 0: none is asked for

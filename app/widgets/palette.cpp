@@ -83,6 +83,46 @@ Palette make_light() {
   return p;
 }
 
+double luminance(ImU32 color) {
+  const auto channel = [color](int shift) { return ((color >> shift) & 255U) / 255.0; };
+  return 0.2126 * channel(IM_COL32_R_SHIFT) + 0.7152 * channel(IM_COL32_G_SHIFT) +
+         0.0722 * channel(IM_COL32_B_SHIFT);
+}
+
+constexpr ImU32 gray(unsigned shade) { return IM_COL32(shade, shade, shade, 255); }
+
+// What happens to a key is told apart by shades; what is lost stands out most. Surfaces and words keep
+// their lightness.
+Palette make_gray(Palette p) {
+  const bool dark = p.kind == ThemeKind::Dark;
+  p.colors = Colors::Gray;
+  for (ImU32* const color : {&p.window, &p.panel, &p.raised, &p.line, &p.grid, &p.text, &p.muted,
+                             &p.faint, &p.future, &p.hidden, &p.on_accent, &p.died})
+    *color = gray(static_cast<unsigned>(std::lround(255 * luminance(*color))));
+  const auto shade = [dark](unsigned on_light, unsigned on_dark) {
+    return gray(dark ? on_dark : on_light);
+  };
+  p.hit = shade(0x7A, 0x96);
+  p.miss = shade(0x0A, 0xFF);
+  p.waste = shade(0xD6, 0x58);
+  p.by_rule = shade(0x52, 0xBC);
+  p.current = shade(0x2E, 0xDC);
+  p.dense = shade(0xB0, 0x76);
+  p.dropped = shade(0xF2, 0x26);
+  p.evicted = shade(0xE2, 0x38);
+  p.evicted_hatch = shade(0x8A, 0x80);
+  p.accent = shade(0x30, 0xE6);
+  p.slot_b = shade(0x8E, 0x88);
+  p.both = shade(0xC8, 0x4A);
+  p.series = {shade(0x80, 0x88), shade(0xB4, 0xC4), shade(0x1C, 0xFA), shade(0x48, 0x6A),
+              shade(0x9A, 0xDE), shade(0x32, 0xA6), shade(0x64, 0x50)};
+  p.fit = p.text;
+  p.good = p.accent;
+  p.warning = p.muted;
+  p.error = p.text;
+  return p;
+}
+
 struct Stop {
   double at;
   unsigned hex;
@@ -115,17 +155,12 @@ constexpr std::array<Stop, 5> kDivergingDark{
 constexpr std::array<Stop, 5> kDivergingLight{
     {{0.0, 0xC24E00}, {0.25, 0xF1A468}, {0.5, 0xF1F2F4}, {0.75, 0x8DBEE6}, {1.0, 0x14609F}}};
 
-double luminance(ImU32 color) {
-  const auto channel = [color](int shift) { return ((color >> shift) & 255U) / 255.0; };
-  return 0.2126 * channel(IM_COL32_R_SHIFT) + 0.7152 * channel(IM_COL32_G_SHIFT) +
-         0.0722 * channel(IM_COL32_B_SHIFT);
-}
-
 }  // namespace
 
-const Palette& palette_of(ThemeKind kind) {
-  static const Palette dark = make_dark();
-  static const Palette light = make_light();
+const Palette& palette_of(ThemeKind kind, Colors colors) {
+  static const Palette dark = make_dark(), light = make_light();
+  static const Palette gray_on_dark = make_gray(dark), gray_on_light = make_gray(light);
+  if (colors == Colors::Gray) return kind == ThemeKind::Dark ? gray_on_dark : gray_on_light;
   return kind == ThemeKind::Dark ? dark : light;
 }
 
@@ -243,10 +278,15 @@ int prominence_of(analysis::KeyState state) {
 }
 
 ImU32 sequential_color(const Palette& palette, double t) {
+  if (palette.colors == Colors::Gray)
+    return mix(palette.panel, palette.text, std::clamp(t, 0.0, 1.0));
   return palette.kind == ThemeKind::Dark ? along(kSequentialDark, t) : along(kSequentialLight, t);
 }
 
+// In gray there is no middle: what is bad stands out.
 ImU32 diverging_color(const Palette& palette, double t) {
+  if (palette.colors == Colors::Gray)
+    return mix(palette.text, palette.raised, std::clamp(t, 0.0, 1.0));
   return palette.kind == ThemeKind::Dark ? along(kDivergingDark, t) : along(kDivergingLight, t);
 }
 

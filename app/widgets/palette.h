@@ -19,6 +19,7 @@ namespace kvloupe::widgets {
 
 struct Palette {
   ThemeKind kind = ThemeKind::Dark;
+  Colors colors = Colors::Usual;
   // What happens to a key. Kept by rule: sinks, recent keys, what a block or page brings along.
   ImU32 hit = 0, miss = 0, waste = 0, by_rule = 0, current = 0, dense = 0;
   // Evicted is hatched wherever it has an area.
@@ -34,7 +35,7 @@ struct Palette {
   ImU32 fit = 0;  // a law, a bound or a mean that is laid over data
 };
 
-const Palette& palette_of(ThemeKind kind);
+const Palette& palette_of(ThemeKind kind, Colors colors = Colors::Usual);
 
 ImU32 color_of(const Palette& palette, analysis::KeyState state);
 ImU32 color_of(const Palette& palette, analysis::KeyVerdict verdict);

@@ -5,6 +5,7 @@
 
 namespace kvloupe::widgets {
 
+using state::Colors;
 using state::ThemeKind;
 
 enum class ThemeChoice { System, Dark, Light };  // System: as the desktop is

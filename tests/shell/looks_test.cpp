@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace kvloupe {
 namespace {
@@ -103,31 +106,65 @@ TEST(Theme, ADesktopThatIsSilentHoldsNoFrame) {
 }
 
 // Two meanings that share a colour would be one in a view that has both.
-TEST(Colors, EachMeaningHasItsOwn) {
-  for (const auto kind : {ThemeKind::Dark, ThemeKind::Light}) {
-    const widgets::Palette& palette = widgets::palette_of(kind);
-    std::map<ImU32, std::string> taken;
-    for (const Meaning meaning : widgets::all_meanings()) {
-      // A card has the blue of what is kept, and tells of a method, not of a key.
-      if (meaning == Meaning::MethodA) continue;
-      const ImU32 color = widgets::color_of(palette, meaning);
-      EXPECT_EQ(taken.count(color), 0U) << widgets::name_of(meaning) << " and " << taken[color];
-      taken[color] = widgets::name_of(meaning);
-      EXPECT_STRNE(widgets::sentence_of(meaning), "");
-    }
-    // Causes are none of them, but for eviction, which is the one that maps show.
-    for (int i = 0; i < replay::kNumStages; ++i) {
-      const auto stage = static_cast<replay::Stage>(i);
-      const ImU32 color = widgets::color_of(palette, stage);
-      if (stage == replay::Stage::Evicted)
-        EXPECT_EQ(color, palette.evicted);
-      else
-        EXPECT_EQ(taken.count(color), 0U) << replay::words_of(stage) << " and " << taken[color];
-      taken[color] = replay::words_of(stage);
-    }
-    EXPECT_EQ(widgets::color_of(palette, analysis::KeyState::Sink), palette.by_rule);
-    EXPECT_EQ(widgets::color_of(palette, analysis::KeyState::Recent), palette.by_rule);
+class ColorsTest : public ::testing::TestWithParam<std::pair<ThemeKind, widgets::Colors>> {};
+INSTANTIATE_TEST_SUITE_P(Looks, ColorsTest,
+                         ::testing::Values(std::pair{ThemeKind::Dark, widgets::Colors::Usual},
+                                           std::pair{ThemeKind::Light, widgets::Colors::Usual},
+                                           std::pair{ThemeKind::Dark, widgets::Colors::Gray},
+                                           std::pair{ThemeKind::Light, widgets::Colors::Gray}));
+
+TEST_P(ColorsTest, EachMeaningHasItsOwn) {
+  const widgets::Palette& palette = widgets::palette_of(GetParam().first, GetParam().second);
+  std::map<ImU32, std::string> taken;
+  for (const Meaning meaning : widgets::all_meanings()) {
+    // A card has the blue of what is kept, and tells of a method, not of a key.
+    if (meaning == Meaning::MethodA) continue;
+    const ImU32 color = widgets::color_of(palette, meaning);
+    EXPECT_EQ(taken.count(color), 0U) << widgets::name_of(meaning) << " and " << taken[color];
+    taken[color] = widgets::name_of(meaning);
+    EXPECT_STRNE(widgets::sentence_of(meaning), "");
   }
+  // Causes are none of them, but for eviction, which is the one that maps show.
+  for (int i = 0; i < replay::kNumStages; ++i) {
+    const auto stage = static_cast<replay::Stage>(i);
+    const ImU32 color = widgets::color_of(palette, stage);
+    if (stage == replay::Stage::Evicted)
+      EXPECT_EQ(color, palette.evicted);
+    else
+      EXPECT_EQ(taken.count(color), 0U) << replay::words_of(stage) << " and " << taken[color];
+    taken[color] = replay::words_of(stage);
+  }
+  EXPECT_EQ(widgets::color_of(palette, analysis::KeyState::Sink), palette.by_rule);
+  EXPECT_EQ(widgets::color_of(palette, analysis::KeyState::Recent), palette.by_rule);
+}
+
+TEST_P(ColorsTest, GrayHasShadesThatAPrintKeepsApart) {
+  if (GetParam().second == widgets::Colors::Usual) return;
+  const widgets::Palette& palette = widgets::palette_of(GetParam().first, GetParam().second);
+  const auto channel = [](ImU32 color, int shift) {
+    return static_cast<int>(color >> shift & 255U);
+  };
+  std::vector<ImU32> all{palette.evicted, palette.evicted_hatch, palette.accent, palette.slot_b,
+                         palette.both,    palette.text,          palette.warning};
+  const std::vector<ImU32> of_keys{palette.hit,     palette.miss,  palette.waste,  palette.by_rule,
+                                   palette.current, palette.dense, palette.dropped};
+  all.insert(all.end(), of_keys.begin(), of_keys.end());
+  all.insert(all.end(), palette.series.begin(), palette.series.end());
+  for (const double t : {0.0, 0.3, 0.5, 1.0})
+    all.insert(all.end(),
+               {widgets::sequential_color(palette, t), widgets::diverging_color(palette, t),
+                widgets::slot_diverging_color(palette, t)});
+  for (const ImU32 color : all) {
+    EXPECT_EQ(channel(color, IM_COL32_R_SHIFT), channel(color, IM_COL32_G_SHIFT));
+    EXPECT_EQ(channel(color, IM_COL32_R_SHIFT), channel(color, IM_COL32_B_SHIFT));
+  }
+  constexpr int kApart = 25;  // of 255
+  for (std::size_t i = 0; i < of_keys.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_GE(
+          std::abs(channel(of_keys[i], IM_COL32_R_SHIFT) - channel(of_keys[j], IM_COL32_R_SHIFT)),
+          kApart)
+          << i << " and " << j;
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST_F(SessionSaver, RestoresWhatWasLookedAt) {
     cursor.show(Slot::B);
     cursor.set_option("layer_head_overview.metric", "entropy");
     cursor.set_device("sim");
-    cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
+    cursor.set_picture({.theme = state::ThemeKind::Dark, .width = 800, .height = 500, .scale = 2});
     window.workspace.cursor.set_perspective("much");
     window.explorer.panels().set_open({"latency@much"}, false);
     left = window.workspace.selection();

@@ -72,6 +72,9 @@ void theme_ui(const widgets::Palette& palette, state::PictureForm& form) {
   int theme = form.theme == state::ThemeKind::Dark ? 1 : 0;
   if (ImGui::Combo("##theme", &theme, "light\0dark\0"))
     form.theme = theme == 1 ? state::ThemeKind::Dark : state::ThemeKind::Light;
+  bool gray = form.colors == state::Colors::Gray;
+  if (ImGui::Checkbox("in shades of gray", &gray))
+    form.colors = gray ? state::Colors::Gray : state::Colors::Usual;
 }
 
 void pixels_ui(const widgets::Palette& palette, state::PictureForm& form) {
