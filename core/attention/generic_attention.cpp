@@ -121,20 +121,38 @@ at::Tensor attention_rows(const at::Tensor& q_head, const at::Tensor& k_head,
   return (s - lse_rows.unsqueeze(1)).exp_().masked_fill_(hidden, 0);
 }
 
+namespace {
+
+// The rows of all heads as one matrix, and how many lie from one head to the next.
+struct RowsOfHeads {
+  at::Tensor rows;
+  std::int64_t step = 0;
+};
+RowsOfHeads rows_of_heads(const at::Tensor& k) {
+  const std::int64_t heads = k.size(0), dim = k.size(2);
+  // A cache has room behind each head: read where it lies.
+  if (heads > 1 && k.stride(2) == 1 && k.stride(1) == dim && k.stride(0) % dim == 0) {
+    const std::int64_t step = k.stride(0) / dim;
+    return {k.as_strided({(heads - 1) * step + k.size(1), dim}, {dim, 1}), step};
+  }
+  return {k.reshape({-1, dim}), k.size(1)};
+}
+
+// One launch for all heads.
+at::Tensor gather_rows(const at::Tensor& k, at::IntArrayRef begin, const at::Tensor& positions) {
+  const RowsOfHeads all = rows_of_heads(k);
+  at::Tensor from = positions.to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  for (std::int64_t g = 1; g < k.size(0); ++g)
+    from.narrow(0, begin[g], begin[g + 1] - begin[g]).add_(g * all.step);
+  return all.rows.index_select(0, from.to(k.device()));
+}
+
+}  // namespace
+
 std::tuple<at::Tensor, at::Tensor> gather_keys(const at::Tensor& k, const at::Tensor& v,
                                                std::int64_t /*chunk_len*/, at::IntArrayRef begin,
                                                const at::Tensor& positions) {
-  const at::Tensor from = positions.to(k.device());
-  at::Tensor k_rows = at::empty({begin.back(), k.size(2)}, k.options());
-  at::Tensor v_rows = at::empty({begin.back(), v.size(2)}, v.options());
-  for (std::int64_t g = 0; g < k.size(0); ++g) {
-    const std::int64_t count = begin[g + 1] - begin[g];
-    const at::Tensor of_head = from.narrow(0, begin[g], count);
-    at::Tensor k_out = k_rows.narrow(0, begin[g], count), v_out = v_rows.narrow(0, begin[g], count);
-    at::index_select_out(k_out, k[g], 0, of_head);
-    at::index_select_out(v_out, v[g], 0, of_head);
-  }
-  return {k_rows, v_rows};
+  return {gather_rows(k, begin, positions), gather_rows(v, begin, positions)};
 }
 
 void for_each_gathered(const at::Tensor& q, const at::Tensor& k, const DeviceSoftmax& softmax,

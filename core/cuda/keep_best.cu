@@ -1,6 +1,8 @@
 // A block per row: three counts of its 33 bits of rank (forced or not, then the score's), from the top,
 // find the rank at the cut; then each warp writes what it finds in a part of the row, in its order.
 #include "core/cuda/keep_best.cuh"
+
+#include "core/cuda/rank_value.cuh"
 #include "core/cuda/shared_memory.cuh"
 
 #include <cstddef>
@@ -36,13 +38,8 @@ struct Memory {
 
 __device__ Rank rank_at(const KeepBest& p, const float* scores, int i) {
   if (i >= p.count) return kNone;
-  const float score = scores[i];
-  // Adding +0 turns -0 into +0 and leaves every other value.
-  const unsigned bits = __float_as_uint(score + 0.0F);
-  unsigned value = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-  if (score != score) value = 0;
   const Rank first = p.forced != nullptr && p.forced[i] != 0 ? 1 : 0;
-  return first << 32 | value;
+  return first << 32 | rank_value(scores[i]);
 }
 
 // How many the threads before this one have.

@@ -5,6 +5,7 @@
 #include "core/cuda/keep_best.cuh"
 #include "core/cuda/pack_rows.cuh"
 #include "core/cuda/pages.cuh"
+#include "core/cuda/query_choice.cuh"
 #include "core/cuda/row_products.cuh"
 #include "core/cuda/score_keys.cuh"
 #include "core/cuda/tensor_type.h"
@@ -89,10 +90,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
       scores_in.stride(1) == 1 || scores_in.size(1) == 1 ? scores_in : scores_in.contiguous();
   const std::int64_t rows = scores.size(0), kept = std::min(budget, scores.size(1));
   const auto options = [&](at::ScalarType type) { return scores.options().dtype(type); };
-  const at::Tensor indices = at::empty({rows, kept}, options(at::kInt)),
-                   num_forced = at::zeros({rows}, options(at::kLong)),
-                   ties = at::zeros({rows}, options(at::kLong));
-  if (rows == 0 || kept == 0) return {indices, num_forced, ties};
+  const at::Tensor indices = at::empty({rows, kept}, options(at::kInt));
+  if (rows == 0 || kept == 0) {
+    const at::Tensor none = at::zeros({rows}, options(at::kLong));
+    return {indices, none, none};
+  }
+  const at::Tensor num_forced = at::empty({rows}, options(at::kLong)),
+                   ties = at::empty({rows}, options(at::kLong));
   const at::Tensor forced = forced_in ? forced_in->to(scores.device()).contiguous() : at::Tensor();
   KeepBest problem;
   problem.scores = scores.const_data_ptr<float>();
@@ -107,6 +111,49 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
   check(on_device([&](cudaStream_t stream) { return launch_keep_best(problem, stream); }),
         "keep_best_rows");
   return {indices, num_forced, ties};
+}
+
+at::Tensor ranked_rows(const Launcher& on_device, const at::Tensor& scores_in, std::int64_t count) {
+  const std::int64_t rows = scores_in.size(0), kept = std::min(count, scores_in.size(1));
+  const bool is_wide = scores_in.scalar_type() == at::kDouble;
+  if ((!is_wide && scores_in.scalar_type() != at::kFloat) || scores_in.size(1) > kMostRanked ||
+      !is_countable(scores_in))
+    return run_generic<SignatureOf<ranked_rows>>("kvloupe::ranked_rows", scores_in, count);
+  const at::Tensor scores = scores_in.contiguous();
+  const at::Tensor indices = at::empty({rows, kept}, scores.options().dtype(at::kInt));
+  if (rows == 0 || kept == 0) return indices;
+  RankedRows problem;
+  if (is_wide)
+    problem.wide_scores = scores.const_data_ptr<double>();
+  else
+    problem.scores = scores.const_data_ptr<float>();
+  problem.row_stride = scores.size(1);
+  problem.rows = static_cast<int>(rows);
+  problem.count = static_cast<int>(scores.size(1));
+  problem.kept = static_cast<int>(kept);
+  problem.indices = indices.mutable_data_ptr<std::int32_t>();
+  check(on_device([&](cudaStream_t stream) { return launch_ranked_rows(problem, stream); }),
+        "ranked_rows");
+  return indices;
+}
+
+at::Tensor query_relevance(const Launcher& on_device, const at::Tensor& q_in) {
+  if (!type_of(q_in) || q_in.numel() == 0 || q_in.size(2) > kMostChannels || !is_countable(q_in))
+    return run_generic<SignatureOf<query_relevance>>("kvloupe::query_relevance", q_in);
+  const at::Tensor q = with_channels_together(q_in);
+  const at::Tensor relevance = at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kDouble));
+  QueryRelevance problem;
+  problem.type = type_of(q).value();
+  problem.q = q.const_data_ptr();
+  problem.head_stride = q.stride(0);
+  problem.row_stride = q.stride(1);
+  problem.heads = static_cast<int>(q.size(0));
+  problem.rows = static_cast<int>(q.size(1));
+  problem.dim = static_cast<int>(q.size(2));
+  problem.relevance = relevance.mutable_data_ptr<double>();
+  check(on_device([&](cudaStream_t stream) { return launch_query_relevance(problem, stream); }),
+        "query_relevance");
+  return relevance;
 }
 
 at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const at::Tensor& k_in,

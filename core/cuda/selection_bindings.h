@@ -22,10 +22,12 @@ using Launcher = std::function<cudaError_t(const Launch&)>;
 
 // The operators of core/selection/operators/operators.h by their names. Kernels take q and keys, or q and bounds,
 // of one type, fp32, fp16 or bf16, and rows of that type or fp32. Bounds are of the type of their rows,
-// all other numbers fp32.
+// relevance is fp64, and all other numbers are fp32.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
     const Launcher& on_device, const at::Tensor& scores, std::int64_t budget,
     const std::optional<at::Tensor>& forced);
+at::Tensor ranked_rows(const Launcher& on_device, const at::Tensor& scores, std::int64_t count);
+at::Tensor query_relevance(const Launcher& on_device, const at::Tensor& q);
 at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q, const at::Tensor& k,
                       const at::Tensor& chosen, std::int64_t num_candidates, bool cosine,
                       bool mean_of_queries, bool scores_first);
@@ -57,6 +59,8 @@ struct Bound<Device, kBinding> {
 template <typename Device>
 void implement_selection(torch::Library& operators) {
   operators.impl("keep_best_rows", detail::Bound<Device, keep_best_rows>::call);
+  operators.impl("ranked_rows", detail::Bound<Device, ranked_rows>::call);
+  operators.impl("query_relevance", detail::Bound<Device, query_relevance>::call);
   operators.impl("score_keys", detail::Bound<Device, score_keys>::call);
   operators.impl("key_products", detail::Bound<Device, key_products>::call);
   operators.impl("page_bounds", detail::Bound<Device, page_bounds>::call);

@@ -102,9 +102,22 @@ at::Tensor gather_keys(const Cell& cell, std::int64_t kv_head,
   return take_rows(cell.k.narrow(0, kv_head, 1), positions);
 }
 
+namespace {
+
+// On its way to the host: there when a later copy from the same device is.
+at::Tensor begun_to_host(const at::Tensor& tensor) {
+  if (!tensor.is_cuda()) return tensor;
+  const at::Tensor host =
+      at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(true));
+  return host.copy_(tensor, /*non_blocking=*/true);
+}
+
+}  // namespace
+
 std::vector<SelectedRow> rows_of(const KeptRows& kept) {
-  std::vector<std::vector<std::int32_t>> positions = rows_on_host(kept.indices);
-  const std::vector<std::int64_t> ties = on_host<std::int64_t>(kept.ties);
+  const at::Tensor indices = begun_to_host(kept.indices);
+  const std::vector<std::int64_t> ties = on_host<std::int64_t>(kept.ties);  // waits for both
+  std::vector<std::vector<std::int32_t>> positions = rows_on_host(indices);
   std::vector<SelectedRow> rows(positions.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
     rows[row].positions = std::move(positions[row]);

@@ -4,6 +4,7 @@
 #include "tests/cuda/emulated_test.h"
 #include "tests/cuda/keep_best_case.h"
 #include "tests/cuda/pages_case.h"
+#include "tests/cuda/query_choice_case.h"
 #include "tests/cuda/score_keys_case.h"
 
 #include <gtest/gtest.h>
@@ -20,6 +21,8 @@ using testing::same_bits;
 using Scores = testing::PlacedScores<DeviceArray>;
 using Pages = testing::PlacedPages<DeviceArray>;
 using Products = testing::PlacedProducts<DeviceArray>;
+using Relevance = testing::PlacedRelevance<DeviceArray>;
+using Ranks = testing::PlacedRanks<DeviceArray>;
 
 class EmulatedSelection : public testing::EmulatedTest {};
 
@@ -129,6 +132,35 @@ TEST_F(EmulatedSelection, EveryBarrierOfKeepBestIsNeeded) {
   expect_all_barriers_needed("keep_best.cu", 5, [&] { return one.run(); });
 }
 
+TEST_F(EmulatedSelection, RelevanceIsThatOfPlainLoops) {
+  for (const testing::RelevanceShape& shape : testing::relevance_shapes()) {
+    SCOPED_TRACE(::testing::Message() << testing::name_of(shape.type) << ", " << shape.rows
+                                      << " queries of " << shape.dim);
+    expect_right<Relevance>(shape);
+    expect_the_same_in_all_orders([&] { return results_of<Relevance>(shape); });
+  }
+}
+
+TEST_F(EmulatedSelection, RanksAreAStableSort) {
+  for (const testing::RankedShape& shape : testing::ranked_shapes()) {
+    SCOPED_TRACE(::testing::Message() << shape.kept << " of " << shape.count);
+    const Ranks one(shape);
+    EXPECT_EQ(one.launch(), cudaSuccess);
+    EXPECT_EQ(one.results(), one.wanted());
+  }
+}
+
+TEST_F(EmulatedSelection, EveryBarrierOfTheQueryChoiceIsNeeded) {
+  const auto run = [&] {
+    std::vector<float> all = results_of<Relevance>(testing::RelevanceShape{2, 40, 64});
+    const Ranks ranks({2, 300, 20});
+    EXPECT_EQ(ranks.launch(), cudaSuccess);
+    for (const std::int32_t index : ranks.results()) all.push_back(static_cast<float>(index));
+    return all;
+  };
+  expect_all_barriers_needed("query_choice.cu", 3, run);
+}
+
 TEST_F(EmulatedSelection, PagesAreThoseOfPlainLoops) {
   for (const testing::PageShape& shape : testing::page_shapes())
     for (const bool bounds : {true, false}) {
@@ -156,6 +188,8 @@ TEST_F(EmulatedSelection, ProblemsThatCannotBeAreRefused) {
   EXPECT_EQ(launch_keep_best({}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_page_bounds({}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_pack_rows({}, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(launch_query_relevance({}, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(launch_ranked_rows({}, nullptr), cudaErrorInvalidValue);
 }
 
 }  // namespace

@@ -176,6 +176,20 @@ TEST(GenericSelection, ScoresAreThoseOfTheCpusOwnForm) {
             << cosine << mean << scores_first;
 }
 
+TEST(GenericSelection, QueriesAreChosenAsByTheCpusOwnForm) {
+  at::manual_seed(11);
+  const at::Tensor q = at::randn({6, 50, 40});
+  const at::Tensor relevance = generic::query_relevance(q);
+  EXPECT_TRUE(at::allclose(relevance, cpu::query_relevance(q), 1e-12, 1e-12));
+  at::Tensor scores = (relevance * 20).round();  // with ties
+  scores.select(1, 7).fill_(std::nan(""));
+  for (const std::int64_t count : {0, 5, 50, 60}) {
+    EXPECT_TRUE(at::equal(generic::ranked_rows(scores, count), cpu::ranked_rows(scores, count)));
+    EXPECT_TRUE(at::equal(generic::ranked_rows(scores.to(at::kFloat), count),
+                          cpu::ranked_rows(scores.to(at::kFloat), count)));
+  }
+}
+
 TEST(GenericSelection, KeepsTheRowsOfTheCpusOwnForm) {
   at::manual_seed(9);
   at::Tensor scores = (at::randn({3, 90}) * 4).round();

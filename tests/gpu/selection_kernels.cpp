@@ -2,6 +2,7 @@
 
 #include "tests/cuda/keep_best_case.h"
 #include "tests/cuda/pages_case.h"
+#include "tests/cuda/query_choice_case.h"
 #include "tests/cuda/score_keys_case.h"
 #include "tests/gpu/device_memory.h"
 #include "tests/gpu/kernel_lines.h"
@@ -20,6 +21,8 @@ using testing::name_of;  // NOLINT(misc-unused-using-decls)
 using ScoreCase = testing::PlacedScores<DeviceNumbers>;
 using PageCase = testing::PlacedPages<DeviceNumbers>;
 using ProductCase = testing::PlacedProducts<DeviceNumbers>;
+using RelevanceCase = testing::PlacedRelevance<DeviceNumbers>;
+using RankCase = testing::PlacedRanks<DeviceNumbers>;
 
 class BestCase {
  public:
@@ -96,7 +99,10 @@ void print_times() {
                                 keys = {8, 1, 4, 30720, 128, false, false};
     print("page_scores, one row", ProductCase(typed(bounds)));
     print("key_products", ProductCase(typed(keys)));
+    const testing::RelevanceShape queries = {32, 128, 128};
+    print("query_relevance, 32 heads of 128 queries", RelevanceCase(typed(queries)));
   }
+  times.print("ranked_rows, 16 of 128, 32 rows", NumberType::Fp32, RankCase({32, 128, 16, true}));
   times.print("keep_best_rows, 8 rows of 30720", NumberType::Fp32, BestCase({8, 30720, 1024}));
   times.print("keep_best_rows, 8 rows of 131072", NumberType::Fp32, BestCase({8, 131072, 4096}));
   std::printf("\n  ]");
@@ -131,6 +137,12 @@ bool print_selection() {
   for (const testing::ProductShape& shape : testing::product_shapes())
     lines.check_case(shape.split ? "page_scores" : "key_products", shape.type,
                      number(shape.keys) + " keys of " + number(shape.width()), ProductCase(shape));
+  for (const testing::RelevanceShape& shape : testing::relevance_shapes())
+    lines.check_case("query_relevance", shape.type,
+                     number(shape.rows) + " queries of " + number(shape.dim), RelevanceCase(shape));
+  for (const testing::RankedShape& shape : testing::ranked_shapes())
+    lines.check_case("ranked_rows", NumberType::Fp32,
+                     number(shape.kept) + " of " + number(shape.count), RankCase(shape));
   std::printf("\n  ]");
   return lines.right();
 }

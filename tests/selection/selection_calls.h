@@ -59,6 +59,7 @@ class SelectionCalls {
     products(place, results);
     pages(place, results);
     probabilities(place, results);
+    ranks(place, results);
     return results;
   }
 
@@ -96,6 +97,18 @@ class SelectionCalls {
         to.push_back({name + ", forced", kept.forced, true});
         to.push_back({name + ", ties", kept.ties, true});
       }
+  }
+
+  void ranks(const Place& place, std::vector<SelectionResult>& to) const {
+    const std::int64_t n = std::min<std::int64_t>(s_.keys - 1, 900);
+    const at::Tensor some = place(scores_).narrow(1, 1, n);
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{7}, n + 3}) {
+      const std::string name = "ranks of " + std::to_string(count);
+      to.push_back({name, ranked_rows(some, count), true});
+      to.push_back({name + ", fp64", ranked_rows(some.to(at::kDouble), count), true});
+    }
+    to.push_back({"relevance", query_relevance(place(q_))});
+    to.push_back({"relevance of heads apart", query_relevance(place(q_).narrow(0, 1, 1))});
   }
 
   void products(const Place& place, std::vector<SelectionResult>& to) const {
