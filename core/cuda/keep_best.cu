@@ -38,8 +38,9 @@ struct Memory {
 
 __device__ Rank rank_at(const KeepBest& p, const float* scores, int i) {
   if (i >= p.count) return kNone;
+  const unsigned value = rank_value(scores[i]);
   const Rank first = p.forced != nullptr && p.forced[i] != 0 ? 1 : 0;
-  return first << 32 | rank_value(scores[i]);
+  return first << 32 | value;
 }
 
 // How many the threads before this one have.
