@@ -1,7 +1,7 @@
 # Where things lie beside the program, in the build folder as where it is installed:
 #   bin/kvloupe  lib/kvloupe/*.so (in a build folder lib/*.so)  share/kvloupe/{tours,traces,python,data}
 # and the packages: `cmake --install BUILD --prefix DIR`, and `cpack` in the build folder for a Debian package. Libtorch is in
-# both as its wheel has it, for no Debian has it; other libraries are the system's.
+# both, for no Debian has it; other libraries are the system's.
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/kvloupe)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${share})
@@ -29,6 +29,8 @@ file(GLOB torch_libraries
   ${torch}/lib/libtorch_cpu.so ${torch}/lib/libc10.so ${torch}/lib/libgomp.so.1
   ${nvidia_lib}/libcudart.so.13 ${nvidia_lib}/libcupti.so.13)
 install(PROGRAMS ${torch_libraries} DESTINATION ${libraries})
+# A fifth of it is a table of symbols that nothing loads.
+install(CODE "execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${libraries}/libtorch_cpu.so\" COMMAND_ERROR_IS_FATAL ANY)")
 
 install(FILES assets/tours/first.md DESTINATION ${share}/tours)
 install(FILES assets/traces/tour.h5 assets/traces/tour_closed.h5 DESTINATION ${share}/traces)

@@ -14,6 +14,7 @@ struct ChartFiles {
   std::string png, svg, pdf;
 
   bool any() const { return !(png + svg + pdf).empty(); }
+  bool is_printed() const { return png == "-" || svg == "-" || pdf == "-"; }
   // By option; one that was not given has an empty name.
   std::vector<std::pair<std::string, std::string>> named() const;
 };

@@ -124,16 +124,12 @@ void check_files(const CompareArguments& arguments,
     printed = option + " -";
   }
   const InputFiles inputs = files_read(arguments.traces, methods);
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto& [option, file] = files[i];
+  for (const auto& [option, file] : files) {
     if (file.empty()) continue;
     check_ending(option, file, {"--csv", "--markdown", "--latex", "--png", "--svg", "--pdf"});
     check_result_file(file, inputs, arguments.force);
-    for (std::size_t j = 0; j < i; ++j)
-      if (files[j].second == file)
-        throw usage_error(fmt::format("{} and {} name one file", files[j].first, option),
-                          "the second would replace the first", "give each a file of its own");
   }
+  check_distinct(files);
   const ChartAxes& axes = arguments.axes;
   if (!arguments.chart.any() && !(axes.x + axes.y + axes.phase).empty())
     throw usage_error("--x, --y and --phase say what a picture shows", "no picture is asked for",

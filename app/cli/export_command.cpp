@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::cli {
@@ -49,14 +50,6 @@ state::ViewState state_of(const Arguments& arguments) {
   return what;
 }
 
-void check_distinct(const std::vector<figure::Output>& outputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      if (outputs[i].file == outputs[j].file)
-        throw usage_error(fmt::format("{} is named for two outputs", outputs[i].file),
-                          "the second would replace the first", "give each a file of its own");
-}
-
 void check_frames(const Arguments& given, const std::vector<figure::Output>& outputs) {
   if (given.frames.empty()) return;
   if (given.frames != "chunks")
@@ -66,8 +59,8 @@ void check_frames(const Arguments& given, const std::vector<figure::Output>& out
                                     [](const figure::Output& one) { return one.each_chunk; });
   if (given.gif.empty() && given.apng.empty() && !numbered)
     throw usage_error("--frames needs a file of frames",
-                      "a picture without a number in its name is of one chunk",
-                      "give --gif F or --apng F, or a number, as in --png kept-%03d.png");
+                      "a picture whose name has no number, or two, is of one chunk",
+                      "give --gif F or --apng F, or one number, as in --png kept-%03d.png");
 }
 
 // What makes the figure what it is, beside the figure or alone.
@@ -106,7 +99,10 @@ void run(const Arguments& given, const GlobalOptions& global) {
     throw usage_error("nothing can be exported", "no output file is named",
                       "name one: --png F, --svg F, --pdf F, --gif F, --apng F, --csv F, --npy F, "
                       "--markdown F or --latex F");
-  check_distinct(outputs);
+  std::vector<std::pair<std::string, std::string>> files{{"--state", given.state}};
+  for (const figure::Output& output : outputs)
+    files.emplace_back(fmt::format("--{}", state::name_of(output.format)), output.file);
+  check_distinct(files);
   check_frames(given, outputs);
   use_engine(global);
   request.memory = global.memory;

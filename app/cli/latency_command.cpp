@@ -293,7 +293,11 @@ void check_picture(const LatencyArguments& arguments) {
     if (file.empty()) continue;
     check_ending(option, file, {"--png", "--svg", "--pdf"});
     check_result_file(file, trace::files_of_trace(arguments.trace), arguments.force);
+    if (file == "-" && arguments.json)
+      throw usage_error(fmt::format("{} - cannot be combined with --json", option),
+                        "standard output has room for one of them", "name a file for the picture");
   }
+  check_distinct(arguments.chart.named());
 }
 
 std::vector<int> layers_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
@@ -360,7 +364,7 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
         arguments.chart);
   if (arguments.json)
     results::add_data(answer_json(reports, unavailable, device, arguments.chunk_size));
-  else
+  else if (!arguments.chart.is_printed())
     results::add_text(table::terminal_text(table_of(reports)) +
                       notes_text(reports, !arguments.lengths.empty(), arguments.chunk_size));
 }

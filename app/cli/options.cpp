@@ -123,6 +123,21 @@ void check_ending(const std::string& option, const std::string& file,
                         : fmt::format("end the name in .{}", own));
 }
 
+void check_distinct(const std::vector<std::pair<std::string, std::string>>& files) {
+  const auto place = [](const std::string& file) {
+    std::error_code unknown;
+    const auto canonical =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(file), unknown);
+    return unknown || file == "-" ? std::filesystem::path(file) : canonical;
+  };
+  for (std::size_t i = 0; i < files.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (!files[i].second.empty() && !files[j].second.empty() &&
+          place(files[i].second) == place(files[j].second))
+        throw usage_error(fmt::format("{} and {} name one file", files[j].first, files[i].first),
+                          "the second would replace the first", "give each a file of its own");
+}
+
 InputFiles files_read(const std::vector<std::string>& traces,
                       const std::vector<replay::MethodName>& methods) {
   InputFiles inputs;

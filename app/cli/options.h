@@ -42,6 +42,9 @@ void add_chunk_size_option(Command& command, std::optional<int>& size);
 void check_ending(const std::string& option, const std::string& file,
                   const std::vector<std::string>& others);
 
+// Refuses two options that write one file, under whatever names; an empty name is none.
+void check_distinct(const std::vector<std::pair<std::string, std::string>>& files);
+
 // What --method takes.
 inline constexpr const char* kMethodHelp =
     "method SPEC, see kvloupe methods; one that takes a budget and names none has "

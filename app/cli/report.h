@@ -51,6 +51,10 @@ state::GotoTarget place_of(const replay::LostKeys& lost);
 // Of the page's first trace and all of its methods.
 figure::ExportRequest picture_request(const ReportArguments& arguments, const std::string& view,
                                       const GlobalOptions& global);
+// A picture below its heading. One that cannot be drawn says why, where `may_lack`; what is wrong with the
+// file is thrown in any case.
+void draw_picture(ReportPage& page, figure::ExportRequest request, const std::string& heading,
+                  bool may_lack);
 void write_page(ReportPage& page);
 // Layers and cells of a diff, as its page and that of two methods have them; `heading` is "##" or deeper.
 std::string difference_text(const replay::Diff& diff, const std::string& heading);

@@ -15,7 +15,7 @@ namespace kvloupe::cli {
 namespace {
 
 void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
-  if (arguments.output.empty())
+  if (arguments.output.empty() || arguments.output == "-")
     throw usage_error("-o names nothing", "the page needs a folder or a file",
                       "give a folder, such as -o report, or a file, such as -o report.html");
   const replay::MethodList list = replay::parse_methods(arguments.methods);

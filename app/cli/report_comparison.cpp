@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 namespace kvloupe::cli {
 namespace {
@@ -29,8 +30,20 @@ std::string title(const trace::TraceInfo& info, std::size_t methods) {
                      as_text(fs::path(info.path).filename().string()), facts_of(info));
 }
 
+// That of the prompt, unless no cell of it is there.
+std::string phase_of(const replay::Comparison& comparison) {
+  const auto has = [&](const char* phase) {
+    return std::any_of(comparison.rows.begin(), comparison.rows.end(), [&](const auto& row) {
+      return row.phase == phase && row.scope == "all" && row.cells > 0;
+    });
+  };
+  return has("prefill") || !has("decode") ? "prefill" : "decode";
+}
+
 // A row for each method that the trace can serve.
-std::string numbers(const replay::Comparison& comparison, const trace::TraceInfo& info) {
+std::string numbers(const replay::Comparison& comparison, const trace::TraceInfo& info,
+                    bool chunks_are_chosen) {
+  const std::string phase = phase_of(comparison);
   std::vector<Number> shown{Number::MassRecall, Number::TopkOverlap, Number::OutputError};
   const trace::TokenSpan* const needle = needle_of(info);
   if (needle != nullptr) shown.push_back(Number::SpanKept);
@@ -42,24 +55,28 @@ std::string numbers(const replay::Comparison& comparison, const trace::TraceInfo
   }
   table.columns.insert(table.columns.end(), {{"cells", "cells"}});
   for (const replay::CompareRow& row : comparison.rows) {
-    if (row.phase != "prefill" || row.scope != "all") continue;
+    if (row.phase != phase || row.scope != "all") continue;
+    const std::string run = row.run ? fmt::format("run {}: ", *row.run) : std::string();
     std::vector<table::Cell>& cells =
-        table.rows.emplace_back(std::vector<table::Cell>{short_text(row.method)});
+        table.rows.emplace_back(std::vector<table::Cell>{run + short_text(row.method)});
     for (const Number number : shown) cells.push_back(known(row, number));
     cells.emplace_back(row.cells);
   }
-  std::string text =
-      "## The numbers\n\nMeans over the cells in which none of the methods keeps everything.";
-  text += " A cell is a row of heads in a chunk of a layer.";
-  if (needle != nullptr) {
-    const trace::TokenSpan* const question = replay::question_of(info);
-    text += fmt::format(" What is kept of the needle is over the chunks {}.",
-                        question == nullptr
-                            ? std::string("that see it")
-                            : fmt::format("from the question on (chunk {})",
-                                          std::max(0, info.chunk_of_token(question->begin))));
-  }
-  text += " The best is bold.\n\n" + table::markdown_text(table, table::Marks::Best) + "\n";
+  std::string text = fmt::format(
+      "## The numbers\n\nMeans over the cells of {} in which none of the methods keeps everything. "
+      "A "
+      "cell is a row of heads in a chunk of a layer.",
+      phase == "prefill" ? "the prompt" : "the decode steps");
+  const trace::TokenSpan* const question = replay::question_of(info);
+  if (needle != nullptr && question == nullptr)
+    text += " What is kept of the needle is over the chunks that see it.";
+  if (needle != nullptr && question != nullptr)
+    text += fmt::format(
+        " What is kept of the needle is over the chunks from the question on (chunk {}){}.",
+        std::max(0, info.chunk_of_token(question->begin)),
+        chunks_are_chosen ? ", of those chosen" : "");
+  text += " The best is bold, the second best in italics.\n\n" +
+          table::markdown_text(table, table::Marks::Best) + "\n";
   for (const replay::Comparison::NoCell& none : comparison.no_common_cell)
     if (none.asked) text += fmt::format("In {} no cell is common to all.\n\n", none.phase);
   for (const replay::UnavailableMethod& gone : comparison.unavailable)
@@ -75,36 +92,27 @@ std::string losses(const std::vector<replay::LostKeys>& all) {
   return text + "\nWhat the causes mean, and how they are found: docs/explain.md of KVLoupe.\n\n";
 }
 
-// A picture that cannot be drawn of these methods says why.
-void add_picture(ReportPage& page, const figure::ExportRequest& request,
-                 const std::string& heading) {
-  page.add(fmt::format("## {}\n\n", heading));
-  try {
-    page.add_picture(request, heading);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Input) throw;
-    page.add(fmt::format("Not drawn: {}.\n\n", as_text(error.why())));
-  }
-}
-
-// Pictures show six at most: the first ones.
+// Of those that the trace can serve; pictures show six at most: the first ones.
 void add_pictures(ReportPage& page, const ReportArguments& arguments,
-                  const state::GotoTarget& place, std::size_t methods,
+                  const state::GotoTarget& place, std::vector<std::string> methods,
                   const GlobalOptions& global) {
   constexpr std::size_t kMost = 6;
-  const std::string which =
-      methods > kMost ? fmt::format(" (the first {} of {})", kMost, methods) : std::string();
+  const std::string which = methods.size() > kMost
+                                ? fmt::format(" (the first {} of {})", kMost, methods.size())
+                                : std::string();
+  methods.resize(std::min(methods.size(), kMost));
   const auto draw = [&](const char* view, const char* form, const std::string& heading) {
     figure::ExportRequest request = picture_request(arguments, view, global);
+    request.what.methods = methods;
     request.what.options[fmt::format("{}.show", view)] = form;
     request.what.place = place;
-    add_picture(page, request, heading);
+    draw_picture(page, request, heading, true);
   };
-  // Of two methods "several" would add recorded runs.
-  const char* const show = methods == 2 ? "both" : "several";
+  // Of fewer than three "several" would add recorded runs.
+  const char* const show = methods.size() == 1 ? "one" : methods.size() == 2 ? "both" : "several";
   draw("layer_head_overview", show, "Layers and heads" + which);
   draw("kv_map", show, "What is kept, chunk by chunk" + which);
-  if (methods == 2) draw("selected_vs_true", "both", "The keys that attention truly weighs");
+  if (methods.size() == 2) draw("selected_vs_true", "both", "The keys that attention truly weighs");
 }
 
 }  // namespace
@@ -129,19 +137,21 @@ void report_comparison(const ReportArguments& arguments,
 
   std::vector<replay::LostKeys> lost;
   std::vector<replay::MethodChoice> choices;
+  std::vector<std::string> texts;
+  bool choose_keys = true;
   for (const replay::MethodName& method : methods) {
-    choices.push_back(choice_of(method, info));
-    const auto why = engine().why_choice_unavailable(session, choices.back(), request,
-                                                     reporting_context("cells"));
-    if (!why) lost.push_back(lost_keys(session, choices.back(), arguments, 1));
+    replay::MethodChoice choice = choice_of(method, info);
+    if (engine().why_choice_unavailable(session, choice, request, reporting_context("cells")))
+      continue;
+    lost.push_back(lost_keys(session, choice, arguments, 1));
+    texts.push_back(method.text.empty() ? choice.text : method.text);  // "all" writes none
+    choices.push_back(std::move(choice));
+    choose_keys = choose_keys && !(method.spec && method.spec->traits().keeps_every_key());
   }
-  page->add(title(info, methods.size()) + extent(arguments) + "\n\n" + numbers(comparison, info) +
-            losses(lost));
-  add_pictures(*page, arguments, place_of(lost.front()), methods.size(), global);
-  const bool choose_keys = std::none_of(methods.begin(), methods.end(), [](const auto& method) {
-    return method.spec && method.spec->traits().keeps_every_key();
-  });
-  if (methods.size() == 2 && lost.size() == 2 && choose_keys) {
+  page->add(title(info, choices.size()) + extent(arguments) + "\n\n" +
+            numbers(comparison, info, arguments.chunks.given()) + losses(lost));
+  add_pictures(*page, arguments, place_of(lost.front()), texts, global);
+  if (choices.size() == 2 && choose_keys) {
     replay::DiffRequest differing;
     differing.layers = arguments.layers.numbers;
     differing.chunks = arguments.chunks.numbers;

@@ -66,16 +66,14 @@ void report_difference(const ReportArguments& arguments,
     drawn.what.other_trace = arguments.traces.back();
     drawn.what.options["method_diff.beside"] = methods.size() > 1 ? "other_b" : "other";
     drawn.what.place = place_of(diff);
-    page->add("## Layers and chunks\n\n");
-    page->add_picture(drawn, "Layers and chunks");
+    draw_picture(*page, drawn, "Layers and chunks", false);
   }
   if (!diff.rows.empty() && methods.size() == 1) {  // the maps show one method in both
     figure::ExportRequest drawn = picture_request(arguments, "kv_map", global);
     drawn.what.other_trace = arguments.traces.back();
     drawn.what.options["kv_map.show"] = "traces";
     drawn.what.place = place_of(diff);
-    page->add("## What is kept, chunk by chunk\n\n");
-    page->add_picture(drawn, "What is kept, chunk by chunk");
+    draw_picture(*page, drawn, "What is kept, chunk by chunk", false);
   }
   write_page(*page);
 }

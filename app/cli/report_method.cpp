@@ -124,14 +124,8 @@ void report_method(const ReportArguments& arguments, const GlobalOptions& global
     if (!can_draw(picture, lost)) continue;
     figure::ExportRequest drawn = picture_request(arguments, picture.view, global);
     drawn.what.place = place_of(lost);
-    page->add(fmt::format("## {}\n\n", picture.title));
-    try {
-      page->add_picture(drawn, picture.title);
-    } catch (const Error& error) {
-      // A run may lack layers that a picture shows; the page is whole without it.
-      if (error.kind() != ErrorKind::Input || !choice.recorded()) throw;
-      page->add(fmt::format("Not drawn: {}.\n\n", as_text(error.why())));
-    }
+    // A run may lack layers that a picture shows; the page is whole without it.
+    draw_picture(*page, drawn, picture.title, choice.recorded());
   }
   write_page(*page);
 }

@@ -9,6 +9,8 @@
 
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::cli {
 namespace {
@@ -19,26 +21,43 @@ class Folder final : public ReportPage {
  public:
   explicit Folder(fs::path folder) : folder_(std::move(folder)) {
     std::error_code failure;
+    for (fs::path part = folder_; !part.empty() && !fs::exists(part, failure);
+         part = part.parent_path())
+      made_.push_back(part);
     fs::create_directories(folder_, failure);
     if (failure || !fs::is_directory(folder_))
       throw input_error(fmt::format("the report cannot be written to {}", folder_.string()),
                         failure ? failure.message() : "it is no folder",
                         "name another folder by -o");
   }
-  void add(const std::string& markdown) override { text_ += markdown; }
-  void add_picture(figure::ExportRequest request, const std::string& title) override {
-    const std::string name = request.what.view + ".png";
-    request.format = state::Format::Png;
-    request.file = (folder_ / name).string();
-    figure::export_view(request);
-    text_ += fmt::format("![{}]({})\n\n", title, name);
+  ~Folder() override {
+    std::error_code ignored;
+    if (!written_)
+      for (const fs::path& part : made_) fs::remove(part, ignored);  // what is empty
   }
-  void write() override { write_whole_file(file(), text_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  void add(const std::string& markdown) override { text_ += markdown; }
+  state::Format picture_format() const override { return state::Format::Png; }
+  void add_picture(const std::string& view, const std::string& title,
+                   const std::string& bytes) override {
+    pictures_.emplace_back(view + ".png", bytes);
+    text_ += fmt::format("![{}]({})\n\n", title, pictures_.back().first);
+  }
+  void write() override {
+    for (const auto& [name, bytes] : pictures_) write_whole_file(folder_ / name, bytes);
+    write_whole_file(file(), text_);
+    written_ = true;
+  }
   fs::path file() const override { return folder_ / "report.md"; }
 
  private:
   fs::path folder_;
+  std::vector<fs::path> made_;  // the innermost first
+  std::vector<std::pair<std::string, std::string>> pictures_;
   std::string text_;
+  bool written_ = false;
 };
 
 // Plain enough for any reader, and for paper.
@@ -72,10 +91,10 @@ class Html final : public ReportPage {
       throw Error(ErrorKind::Internal, "the report could not be made", "its Markdown was not read",
                   "please report this");
   }
-  void add_picture(figure::ExportRequest request, const std::string& /*title*/) override {
-    request.format = state::Format::Svg;
-    request.id_prefix = request.what.view + "-";
-    body_ += figure::view_bytes(request) + "\n";
+  state::Format picture_format() const override { return state::Format::Svg; }
+  void add_picture(const std::string& /*view*/, const std::string& /*title*/,
+                   const std::string& bytes) override {
+    body_ += bytes + "\n";
   }
   void write() override {
     write_whole_file(

@@ -13,8 +13,11 @@ class ReportPage {
  public:
   virtual ~ReportPage() = default;
   virtual void add(const std::string& markdown) = 0;
-  // Draws the view; the request's file and format are the page's own. Throws as figure::export_view.
-  virtual void add_picture(figure::ExportRequest request, const std::string& title) = 0;
+  // Of what a picture must be.
+  virtual state::Format picture_format() const = 0;
+  virtual void add_picture(const std::string& view, const std::string& title,
+                           const std::string& bytes) = 0;
+  // All or nothing of the page; a folder that was made for it goes again where this is not called.
   virtual void write() = 0;
   // What write() writes.
   virtual std::filesystem::path file() const = 0;

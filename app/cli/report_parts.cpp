@@ -1,6 +1,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/diff_text.h"
 #include "app/cli/report.h"
+#include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
@@ -85,6 +86,22 @@ figure::ExportRequest picture_request(const ReportArguments& arguments, const st
   request.memory = global.memory;
   request.bases = basis_maker();
   return request;
+}
+
+void draw_picture(ReportPage& page, figure::ExportRequest request, const std::string& heading,
+                  bool may_lack) {
+  page.add(fmt::format("## {}\n\n", heading));
+  request.format = page.picture_format();
+  request.id_prefix = request.what.view + "-";
+  std::string bytes;
+  try {
+    bytes = figure::view_bytes(request);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input || !may_lack) throw;
+    page.add(fmt::format("Not drawn: {}.\n\n", as_text(error.why())));
+    return;
+  }
+  page.add_picture(request.what.view, heading, bytes);
 }
 
 void write_page(ReportPage& page) {

@@ -2,32 +2,14 @@
 
 #include "core/base/error.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 
 namespace kvloupe::figure {
 namespace {
 
 constexpr std::size_t kSignature = 8;
-
-std::string number(std::uint32_t value, int bytes = 4) {
-  std::string text;
-  for (int i = bytes - 1; i >= 0; --i) text += static_cast<char>(value >> (8 * i) & 0xFF);
-  return text;
-}
-
-// A chunk of the file: how long its data is, what it is, the data, and a checksum of both.
-void add_chunk(std::string& file, std::string_view type, const std::string& data) {
-  std::string body = std::string(type) + data;
-  const auto sum =
-      crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
-  file += number(static_cast<std::uint32_t>(data.size())) + body +
-          number(static_cast<std::uint32_t>(sum));
-}
 
 struct Chunk {
   std::string type, data;
@@ -82,24 +64,24 @@ std::string ApngWriter::take() {
     constexpr std::uint32_t kForever = 0;
     if (i == 0) {
       file = png.substr(0, kSignature);
-      add_chunk(file, "IHDR", chunks.front().data);
-      add_chunk(file, "acTL", number(count) + number(kForever));
+      file += png_chunk("IHDR", chunks.front().data);
+      file += png_chunk("acTL", big_endian(count) + big_endian(kForever));
     }
     // Size, place, time, and that nothing of the frame before is looked through.
-    add_chunk(file, "fcTL",
-              number(sequence++) + number(static_cast<std::uint32_t>(width)) +
-                  number(static_cast<std::uint32_t>(height)) + number(0) + number(0) +
-                  number(static_cast<std::uint32_t>(frame.hundredths), 2) + number(100, 2) +
-                  number(0, 1) + number(0, 1));
+    file += png_chunk(
+        "fcTL", big_endian(sequence++) + big_endian(static_cast<std::uint32_t>(width)) +
+                    big_endian(static_cast<std::uint32_t>(height)) + big_endian(0) + big_endian(0) +
+                    big_endian(static_cast<std::uint32_t>(frame.hundredths), 2) +
+                    big_endian(100, 2) + big_endian(0, 1) + big_endian(0, 1));
     for (const Chunk& chunk : chunks) {
       if (chunk.type != "IDAT") continue;
       if (i == 0)
-        add_chunk(file, "IDAT", chunk.data);
+        file += png_chunk("IDAT", chunk.data);
       else
-        add_chunk(file, "fdAT", number(sequence++) + chunk.data);
+        file += png_chunk("fdAT", big_endian(sequence++) + chunk.data);
     }
   }
-  add_chunk(file, "IEND", "");
+  file += png_chunk("IEND", "");
   frames_.clear();
   return file;
 }

@@ -18,7 +18,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <set>
 #include <string_view>
 
 namespace kvloupe::figure {
@@ -97,26 +99,19 @@ auto drawn(state::Workspace& workspace, const ExportRequest& request, const Page
   return side_by_side({std::move(figure), draw_legend(legend, below)}, 1);
 }
 
-// What `draw` makes of each chunk. Another file of the same call is of the place that was asked for.
-template <typename Draw>
-void for_each_chunk(state::Workspace& workspace, const Draw& draw) {
-  const int here = workspace.place().chunk;
-  const auto count = static_cast<int>(workspace.place().info().chunks.size());
-  for (int chunk = 0; chunk < count; ++chunk) {
-    workspace.cursor.set_chunk(chunk);
-    draw(chunk, chunk + 1 == count);
-  }
-  workspace.cursor.set_chunk(here);
-}
-
 template <typename Writer>
 std::string animation(state::Workspace& workspace, const ExportRequest& request,
                       const CancelToken& cancel) {
   constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
   Writer writer;
-  for_each_chunk(workspace, [&](int, bool is_last) {
-    writer.add(draw_view(workspace, request, cancel), is_last ? kLastFrame : kFrame);
-  });
+  const int here = workspace.place().chunk;
+  const auto count = static_cast<int>(workspace.place().info().chunks.size());
+  for (int chunk = 0; chunk < count; ++chunk) {
+    workspace.cursor.set_chunk(chunk);
+    writer.add(draw_view(workspace, request, cancel), chunk + 1 < count ? kFrame : kLastFrame);
+  }
+  // Another file of the same call is of the place that was asked for.
+  workspace.cursor.set_chunk(here);
   return writer.take();
 }
 
@@ -147,7 +142,8 @@ std::string numbered(const std::string& file, int number) {
 std::string file_of(state::Workspace& workspace, const ExportRequest& request,
                     const CancelToken& cancel) {
   const Format format = request.format;
-  if (format == Format::Png) return png_bytes(draw_view(workspace, request, cancel));
+  if (format == Format::Png)
+    return png_bytes(draw_view(workspace, request, cancel), dots_per_inch(request.what.picture));
   if (format == Format::Gif) return animation<GifWriter>(workspace, request, cancel);
   if (format == Format::Apng) return animation<ApngWriter>(workspace, request, cancel);
   if (state::is_picture(format)) {
@@ -171,6 +167,32 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
   }
   all.columns = std::move(table.columns);
   all.rows.insert(all.rows.end(), table.rows.begin(), table.rows.end());
+}
+
+// One for each file that is written: of each chunk, where an output has several.
+std::vector<Output> files_of(const std::vector<Output>& outputs, state::Workspace& workspace) {
+  std::vector<Output> files;
+  const auto chunks = static_cast<int>(workspace.place().info().chunks.size());
+  for (const Output& output : outputs) {
+    if (!output.each_chunk) files.push_back(output);
+    for (int chunk = 0; output.each_chunk && chunk < chunks; ++chunk)
+      files.push_back({output.format, numbered(output.file, chunk), true, chunk});
+  }
+  return files;
+}
+
+// Before any is written.
+void check_files(const std::vector<Output>& files, const ExportRequest& request) {
+  std::set<std::filesystem::path> taken;
+  for (const Output& file : files) {
+    check_result_file(file.file, state::files_read(request.what), request.force);
+    std::error_code unknown;
+    const auto place =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(file.file), unknown);
+    if (file.file != "-" && !unknown && !taken.insert(place).second)
+      throw usage_error(fmt::format("{} is named for two outputs", printable(file.file)),
+                        "the second would replace the first", "give each a file of its own");
+  }
 }
 
 }  // namespace
@@ -214,24 +236,23 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
     if (output.each_chunk && !view.has(Format::Gif))
       throw usage_error(fmt::format("the view {} has no frames", view.id),
                         "it shows all chunks, or none, in any case", "leave --frames out");
-    check_result_file(output.each_chunk ? numbered(output.file, 0) : output.file,
-                      state::files_read(request.what), request.force);
+    if (!output.each_chunk)
+      check_result_file(output.file, state::files_read(request.what), request.force);
   }
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
-  for (const Output& output : outputs) {
-    request.format = output.format;
-    request.file = output.file;
-    if (!output.each_chunk) {
-      export_shown(workspace, request, interrupt_token());
-      continue;
-    }
-    for_each_chunk(workspace, [&](int chunk, bool) {
-      request.file = numbered(output.file, chunk);
-      check_result_file(request.file, state::files_read(request.what), request.force);
-      export_shown(workspace, request, interrupt_token());
-    });
+  const std::vector<Output> files = files_of(outputs, workspace);
+  check_files(files, request);
+  const state::ViewState asked = request.what;
+  for (const Output& file : files) {
+    request.format = file.format;
+    request.file = file.file;
+    request.what = asked;
+    // A file of a chunk says so, and panels without a chunk of their own follow.
+    if (file.chunk) request.what.place.chunk = *file.chunk;
+    state::show(workspace, request.what);
+    export_shown(workspace, request, interrupt_token());
   }
 }
 

@@ -9,6 +9,7 @@
 #include "core/selection/spec/basis_maker.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Output {
   // With `each_chunk` the %d in it (or %03d) is the chunk's number, and there is a file of each.
   std::string file;
   bool each_chunk = false;
+  std::optional<int> chunk = {};  // of one file of those
 };
 // Whether a file's name has room for a number: one %d, or %01d to %09d.
 bool is_numbered(const std::string& file);

@@ -3,12 +3,28 @@
 #include "core/base/error.h"
 
 #include <png.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::figure {
 
-std::string png_bytes(const Image& image) {
+std::string big_endian(std::uint32_t value, int bytes) {
+  std::string text;
+  for (int i = bytes - 1; i >= 0; --i) text += static_cast<char>(value >> (8 * i) & 0xFF);
+  return text;
+}
+
+std::string png_chunk(std::string_view type, const std::string& data) {
+  const std::string body = std::string(type) + data;
+  const auto sum =
+      crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+  return big_endian(static_cast<std::uint32_t>(data.size())) + body +
+         big_endian(static_cast<std::uint32_t>(sum));
+}
+
+std::string png_bytes(const Image& image, double dots_per_inch) {
   png_image header{};
   header.version = PNG_IMAGE_VERSION;
   header.width = static_cast<png_uint_32>(image.width);
@@ -24,7 +40,13 @@ std::string png_bytes(const Image& image) {
   std::string bytes(size, '\0');
   check(png_image_write_to_memory(&header, bytes.data(), &size, 0, image.rgba.data(), 0, nullptr));
   bytes.resize(size);
-  return bytes;
+  if (dots_per_inch <= 0) return bytes;
+  // Behind the header, the first of its parts. A metre has 39.37 inches.
+  constexpr std::size_t kHeaderEnd = 33;
+  const std::string dots =
+      big_endian(static_cast<std::uint32_t>(std::lround(dots_per_inch / 0.0254)));
+  constexpr std::uint32_t kMetre = 1;
+  return bytes.insert(kHeaderEnd, png_chunk("pHYs", dots + dots + big_endian(kMetre, 1)));
 }
 
 Image image_of_png(const std::string& bytes) {

@@ -128,8 +128,13 @@ Scene scene_of_page(HeadlessRenderer& renderer) {
 
 }  // namespace
 
+double dots_per_inch(const state::PictureForm& form) {
+  constexpr double kPrinted = 300;
+  return form.column_cm > 0 ? form.scale * kPrinted : 0;
+}
+
 PageForm page_of(const state::PictureForm& form, bool vectors) {
-  constexpr double kPointsAnInch = 72, kDotsAnInch = 300, kTextPixels = 15 * kFigureTextScale;
+  constexpr double kPointsAnInch = 72, kTextPixels = 15 * kFigureTextScale;
   constexpr double kHeight = 0.75;  // of the width, on paper
   constexpr int kLeastHeight = 400;
   // Of vectors the maps alone have pixels: a page is printed, and looked at closely.
@@ -150,8 +155,7 @@ PageForm page_of(const state::PictureForm& form, bool vectors) {
   page.width = static_cast<int>(std::lround(points / form.font_pt * kTextPixels));
   page.height = std::max(kLeastHeight, static_cast<int>(std::lround(kHeight * page.width)));
   page.points = points / page.width;
-  if (!vectors)
-    page.scale = static_cast<float>(form.scale * page.points * kDotsAnInch / kPointsAnInch);
+  if (!vectors) page.scale = static_cast<float>(page.points * dots_per_inch(form) / kPointsAnInch);
   return page;
 }
 

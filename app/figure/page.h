@@ -27,6 +27,8 @@ struct PageForm {
   bool on_paper = false;  // so wide and no wider: what has no room makes it higher
 };
 PageForm page_of(const state::PictureForm& form, bool vectors);
+// Of pixels on paper; 0 where no width on paper was asked for.
+double dots_per_inch(const state::PictureForm& form);
 
 // Asks until the view has all that it needs. Throws Error{Input} for what could not be computed.
 void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel);

@@ -157,14 +157,22 @@ class KvMapPanel final : public Panel {
     for (std::size_t index = 0; index < 2; ++index) {
       const bool has_axis = two_axes || index == 1;
       const Picture& picture = pictures_[index];
-      ImGui::BeginChild(index == 0 ? "map a" : "map b", {0, has_axis ? part + axis : part},
-                        ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+      // On paper each part is as high as its chips and its map.
+      const bool grows = context.least_plot > 0;
+      ImGui::BeginChild(index == 0 ? "map a" : "map b",
+                        {0, grows      ? 0
+                            : has_axis ? part + axis
+                                       : part},
+                        grows ? ImGuiChildFlags_AutoResizeY : ImGuiChildFlags_None,
+                        ImGuiWindowFlags_NoScrollbar);
       head_of(index);
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
         mean_ui(context, picture);
         ImGui::Dummy({0, widgets::em(0.7F)});
         fit(picture, axes_of(index));
-        maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = has_axis});
+        ImVec2 left = ImGui::GetContentRegionAvail();
+        if (grows) left.y = context.least_plot + (has_axis ? axis : 0);
+        maps_ui(context, index, left, {.x_axis = has_axis});
       }
       ImGui::EndChild();
     }

@@ -210,9 +210,13 @@ class QueryGeometryPanel final : public Panel {
     same_method_ui(context, results[0].question.method, results[1].question.method);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
-    const bool beside = room.x > room.y;
+    // In a column of a page two halves would be strips: it grows.
+    const bool narrow = context.least_plot > 0 && room.x < widgets::em(60);
+    const bool beside = !narrow && room.x > room.y;
     const float below = ImGui::GetStyle().ItemSpacing.y;
-    const ImVec2 half(beside ? (room.x - gap) / 2 : room.x, beside ? room.y : (room.y - below) / 2);
+    const ImVec2 half(beside ? (room.x - gap) / 2 : room.x, narrow   ? widgets::em(20)
+                                                            : beside ? room.y
+                                                                     : (room.y - below) / 2);
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (i > 0 && beside) ImGui::SameLine(0, gap);
       const float line = ImGui::GetTextLineHeightWithSpacing();

@@ -79,6 +79,27 @@ TEST_F(ChartsTest, AreVectorsToo) {
   std::filesystem::remove(pdf);
 }
 
+TEST_F(ChartsTest, HaveFilesOfTheirOwn) {
+  const std::string file = picture_ + ".x";
+  for (const char* command : {"compare", "latency"}) {
+    Words words = {
+        command,
+        kTrace,
+        "--method",
+        "oracle:budget_tokens=8",
+        "--svg",
+        file,
+        "--pdf",
+        (std::filesystem::path(file).parent_path() / "." / std::filesystem::path(file).filename())
+            .string()};
+    const bool is_compare = std::string(command) == "compare";
+    words.insert(words.end(), {is_compare ? "--sweep" : "--lengths",
+                               is_compare ? "budget_tokens=8..16" : "64,128"});
+    kvloupe::expect_refused(run_program(words), 2, "--svg and --pdf name one file");
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(ChartsTest, OfCompareNeedTwoAxesThatThereAre) {
   const auto compare = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"--method", "oracle"});

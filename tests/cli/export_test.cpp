@@ -287,6 +287,14 @@ TEST(Frames, AreFilesWhereTheNameHasANumber) {
   EXPECT_EQ(drawing(bytes_of("kept-03.svg")), drawing(bytes_of("three.svg")));
   EXPECT_NE(drawing(bytes_of("kept-03.svg")), drawing(bytes_of("kept-04.svg")));
   EXPECT_TRUE(std::filesystem::exists(folder / "kept-00.svg"));
+  EXPECT_THAT(bytes_of("kept-03.svg"), HasSubstr("chunk=3"));  // the command that draws it again
+  kvloupe::expect_refused(exported({"--frames", "chunks", "--svg", pattern, "--png",
+                                    (folder / "." / "kept-01.svg").string()}),
+                          2, "write --svg");
+  kvloupe::expect_refused(exported({"--frames", "chunks", "--png", (folder / "f-%d.x").string(),
+                                    "--gif", (folder / "." / "f-3.x").string()}),
+                          2, "is named for two outputs");
+  EXPECT_FALSE(std::filesystem::exists(folder / "f-0.x"));
   // Without --frames a name is a name.
   ASSERT_EQ(exported({"--png", (folder / "100%d.png").string()}).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(folder / "100%d.png"));

@@ -165,6 +165,47 @@ TEST(Report, OfSeveralMethodsSetsTheirNumbersBesideEachOther) {
     EXPECT_GT(std::filesystem::file_size(std::filesystem::path(out) / picture), 10000U);
 }
 
+TEST(Report, LeavesOutWhatTheTraceCannotServeAndDrawsTheRest) {
+  const TemporaryFolder folder;
+  const std::string trace = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
+  const auto report = [&](const Words& more) {
+    Words words = {"report", trace};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const std::string out = (folder / "report").string();
+  ASSERT_EQ(report({"-o", out, "--method", "infinipot:budget_tokens=24", "--method",
+                    "quoka:budget_tokens=24", "--method", "oracle:budget_tokens=24"})
+                .exit_code,
+            0);
+  const std::string page = text_of(out + "/report.md");
+  EXPECT_TRUE(page.starts_with("# 2 methods on v1_tiny.h5\n")) << page.substr(0, 60);
+  EXPECT_THAT(page, HasSubstr("Left out: `infinipot:"));
+  EXPECT_TRUE(std::filesystem::exists(out + "/kv_map.png"));
+  // Every method, of which pictures show six; decode steps, where no cell of the prompt is asked for.
+  const std::string all = (folder / "all.html").string();
+  ASSERT_EQ(report({"-o", all, "--method", "all:budget_tokens=24", "--chunks", "4-5"}).exit_code,
+            0);
+  EXPECT_THAT(text_of(all), HasSubstr("(the first 6 of "));
+  EXPECT_THAT(text_of(all), HasSubstr("cells of the decode steps"));
+  // What is refused leaves no folder behind.
+  const std::string deep = (folder / "a" / "b").string();
+  EXPECT_EQ(report({"-o", deep, "--method", "quoka:budget_tokens=24", "--method", "oracle",
+                    "--layers", "9"})
+                .exit_code,
+            1);
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  // A picture that cannot be written is no picture that cannot be drawn.
+  const std::string full = (folder / "full").string();
+  std::filesystem::create_directory(full);
+  std::filesystem::create_symlink("/dev/full", full + "/kv_map.png");
+  EXPECT_EQ(report({"-o", full, "--method", "quoka:budget_tokens=24", "--method",
+                    "oracle:budget_tokens=24"})
+                .exit_code,
+            1);
+  EXPECT_FALSE(std::filesystem::exists(full + "/report.md"));
+}
+
 TEST(Report, OfTwoTracesSaysWhereTheyKeepOtherKeys) {
   const TemporaryFolder folder;
   const std::string copy = (folder / "copy.h5").string(), file = (folder / "ab.html").string();

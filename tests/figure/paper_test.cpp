@@ -30,6 +30,26 @@ const std::uint8_t* at(const Image& image, int x, int y) {
                           static_cast<std::size_t>(x))];
 }
 
+std::string four_bytes(std::size_t value) {
+  std::string text;
+  for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xFF);
+  return text;
+}
+
+std::size_t number_at(const std::string& bytes, std::size_t at, std::size_t length) {
+  std::size_t value = 0;
+  for (std::size_t i = at; i < at + length; ++i)
+    value = value << 8 | static_cast<unsigned char>(bytes.at(i));
+  return value;
+}
+
+std::string chunk_of(const std::string& type, const std::string& data) {
+  const std::string body = type + data;
+  return four_bytes(data.size()) + body +
+         four_bytes(
+             crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+}
+
 // 8.4 cm are 238.11 points. Text of 7 points is drawn as 18 pixels, so 612 pixels lie side by side.
 TEST(Paper, AColumnHasItsWidthAndItsTextItsSize) {
   state::PictureForm form;
@@ -113,6 +133,25 @@ TEST(Panels, OfShapesMoveAndShareTheirFonts) {
   EXPECT_EQ(std::get<Area>(figure.items[5].shape).outlines[0][2].y, 51);
 }
 
+// Read by libpng: pixels a metre.
+TEST(Paper, APictureSaysHowLargeItIs) {
+  state::PictureForm form;
+  EXPECT_EQ(dots_per_inch(form), 0);
+  form.column_cm = 8.4;
+  EXPECT_EQ(dots_per_inch(form), 300);
+  form.scale = 2;
+  EXPECT_EQ(dots_per_inch(form), 600);
+  const Image image = filled(5, 4, 10);
+  const std::string bytes = png_bytes(image, 300);
+  EXPECT_EQ(image_of_png(bytes).rgba, image.rgba);
+  const std::size_t at = bytes.find("pHYs");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(number_at(bytes, at + 4, 4), 11811U);  // 300 / 0.0254
+  EXPECT_EQ(number_at(bytes, at + 8, 4), 11811U);
+  EXPECT_EQ(bytes[at + 12], 1);
+  EXPECT_EQ(png_bytes(image).find("pHYs"), std::string::npos);
+}
+
 // Read by giflib.
 TEST(Gif, HoldsItsFramesAndTheirTimes) {
   GifWriter writer;
@@ -157,26 +196,6 @@ TEST(Gif, KeepsFlatColorsExact) {
   EXPECT_NE(bytes.find(std::string("\xFF\xFF\x00", 3)), std::string::npos);
 }
 
-std::string big_endian(std::size_t value) {
-  std::string text;
-  for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xFF);
-  return text;
-}
-
-std::size_t number_at(const std::string& bytes, std::size_t at, std::size_t length) {
-  std::size_t value = 0;
-  for (std::size_t i = at; i < at + length; ++i)
-    value = value << 8 | static_cast<unsigned char>(bytes.at(i));
-  return value;
-}
-
-std::string png_chunk(const std::string& type, const std::string& data) {
-  const std::string body = type + data;
-  return big_endian(data.size()) + body +
-         big_endian(
-             crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
-}
-
 // Read by libpng: the data of the second frame, put in a file of its own, is its picture.
 TEST(Apng, HoldsItsFramesAndTheirTimes) {
   ApngWriter writer;
@@ -190,9 +209,9 @@ TEST(Apng, HoldsItsFramesAndTheirTimes) {
   for (std::size_t at = 8; at < bytes.size();) {
     const std::size_t length = number_at(bytes, at, 4);
     const std::string type = bytes.substr(at + 4, 4), data = bytes.substr(at + 8, length);
-    EXPECT_EQ(bytes.substr(at, length + 12), png_chunk(type, data));
+    EXPECT_EQ(bytes.substr(at, length + 12), chunk_of(type, data));
     types += type + " ";
-    if (type == "IHDR") alone += png_chunk(type, data);
+    if (type == "IHDR") alone += chunk_of(type, data);
     if (type == "acTL") {
       EXPECT_EQ(number_at(data, 0, 4), 2U);
     }
@@ -201,13 +220,13 @@ TEST(Apng, HoldsItsFramesAndTheirTimes) {
       EXPECT_EQ(number_at(data, 22, 2), 100U);
     }
     if (type == "fcTL" || type == "fdAT") sequence.push_back(number_at(data, 0, 4));
-    if (type == "fdAT") alone += png_chunk("IDAT", data.substr(4));
+    if (type == "fdAT") alone += chunk_of("IDAT", data.substr(4));
     at += length + 12;
   }
   EXPECT_EQ(types, "IHDR acTL fcTL IDAT fcTL fdAT IEND ");
   EXPECT_EQ(delays, (std::vector<std::size_t>{50, 200}));
   EXPECT_EQ(sequence, (std::vector<std::size_t>{0, 1, 2}));
-  EXPECT_EQ(image_of_png(alone + png_chunk("IEND", "")).rgba, second.rgba);
+  EXPECT_EQ(image_of_png(alone + chunk_of("IEND", "")).rgba, second.rgba);
   // Any reader of PNG shows the first frame, widened with white.
   const Image first = image_of_png(bytes);
   EXPECT_EQ(first.width, 8);
