@@ -38,7 +38,8 @@ class CopiedCommand : public ::testing::TestWithParam<Shown> {
     workspace.cursor.set_method(Slot::B, "keydiff:budget_tokens=64");
     workspace.cursor.show(GetParam().slot);
     workspace.cursor.set_device("sim");
-    workspace.cursor.set_picture({state::ThemeKind::Dark, 640, 480, 1.5});
+    workspace.cursor.set_picture(
+        {.theme = state::ThemeKind::Dark, .width = 640, .height = 480, .scale = 1.5});
     if (GetParam().option != nullptr)
       workspace.cursor.set_option(std::string(GetParam().view) + "." + GetParam().option,
                                   GetParam().value);
@@ -68,7 +69,8 @@ TEST_P(CopiedCommand, DrawsWhatTheWindowShows) {
   EXPECT_EQ(command.height, 720);
   EXPECT_TRUE(command.rgba == window.rgba) << copied;
   // The picture depends on what is compared: another theme is another picture.
-  workspace.cursor.set_picture({state::ThemeKind::Light, 640, 480, 1.5});
+  workspace.cursor.set_picture(
+      {.theme = state::ThemeKind::Light, .width = 640, .height = 480, .scale = 1.5});
   EXPECT_FALSE(drawn_here().rgba == window.rgba);
 }
 

@@ -80,7 +80,8 @@ class Export : public test::ViewTest {
     request.what = state::describe(workspace, view);
     request.format = format;
     request.file = view.id + "." + state::name_of(format);
-    request.what.picture = {state::ThemeKind::Light, width, height, scale};
+    request.what.picture = {
+        .theme = state::ThemeKind::Light, .width = width, .height = height, .scale = scale};
     std::filesystem::remove(request.file);
     figure::export_view(request);
     return read_file(request.file);

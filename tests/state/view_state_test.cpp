@@ -58,7 +58,8 @@ class ViewState : public test::WorkspaceTest {
 TEST_F(ViewState, ADeviceAndTheFormOfPicturesSurvive) {
   open();
   workspace.cursor.set_device("sim");
-  workspace.cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
+  workspace.cursor.set_picture(
+      {.theme = state::ThemeKind::Dark, .width = 800, .height = 500, .scale = 2});
   expect_round_trip(*state::find_view("kv_map"));
 }
 
@@ -204,7 +205,8 @@ TEST_F(ViewState, OfATabLeadsBackToAllOfIt) {
   workspace.cursor.set_option("layer_head_overview.metric", "entropy");
   workspace.cursor.set_option("budget_sweep.methods", "all");
   workspace.cursor.set_device("sim");
-  workspace.cursor.set_picture({state::ThemeKind::Dark, 800, 500, 2});
+  workspace.cursor.set_picture(
+      {.theme = state::ThemeKind::Dark, .width = 800, .height = 500, .scale = 2});
   const state::ViewState what = state::state_of(*workspace.traces.ready());
   state::Workspace other;
   other.traces.open(what.trace, what);
