@@ -263,7 +263,8 @@ TEST(TableFormats, AreKnownByTheEndingsOfTheirFiles) {
                  "write --markdown table.md, or end the name in .tex");
   expect_refused(with({"--markdown", "table.csv"}), 2, "--markdown table.csv is not valid",
                  "write --csv table.csv, or end the name in .md");
-  expect_refused(with({"--markdown", "a", "--latex", "a"}), 2, "a is named for two outputs", "");
+  expect_refused(with({"--markdown", "a", "--latex", "a"}), 2,
+                 "--markdown and --latex name one file", "");
 }
 
 // A file of each chunk is the one that the chunk alone has.
