@@ -44,6 +44,8 @@ std::string extent(const ReportArguments& arguments);
 replay::ReplayRequest numbers_request(const ReportArguments& arguments);
 replay::LostKeys lost_keys(const session::TraceSession& session, const replay::MethodChoice& choice,
                            const ReportArguments& arguments, std::size_t count);
+replay::Diff diff_of(const replay::DiffSide& a, const replay::DiffSide& b,
+                     const ReportArguments& arguments);
 // Checked before anything is computed.
 std::unique_ptr<ReportPage> open_page(const ReportArguments& arguments);
 // Where the trace lost most, so that the pictures show it.

@@ -3,6 +3,7 @@
 #include "app/cli/compare_report.h"
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/report.h"
+#include "app/state/span_choices.h"
 #include "core/base/error.h"
 #include "core/engine/engine.h"
 
@@ -17,13 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using replay::Number;
-
-const trace::TokenSpan* needle_of(const trace::TraceInfo& info) {
-  const auto found =
-      std::find_if(info.spans.begin(), info.spans.end(),
-                   [](const trace::TokenSpan& span) { return span.name == "needle"; });
-  return found == info.spans.end() ? nullptr : &*found;
-}
+using state::needle_of;
 
 std::string title(const trace::TraceInfo& info, std::size_t methods) {
   return fmt::format("# {} methods on {}\n\n{}", methods,
@@ -63,8 +58,8 @@ std::string numbers(const replay::Comparison& comparison, const trace::TraceInfo
     cells.emplace_back(row.cells);
   }
   std::string text = fmt::format(
-      "## The numbers\n\nMeans over the cells of {} in which none of the methods keeps everything. "
-      "A "
+      "## The numbers\n\nMeans over the cells of {} in which none of the methods keeps everything; "
+      "a "
       "cell is a row of heads in a chunk of a layer.",
       phase == "prefill" ? "the prompt" : "the decode steps");
   const trace::TokenSpan* const question = replay::question_of(info);
@@ -152,12 +147,7 @@ void report_comparison(const ReportArguments& arguments,
             numbers(comparison, info, arguments.chunks.given()) + losses(lost));
   add_pictures(*page, arguments, place_of(lost.front()), texts, global);
   if (choices.size() == 2 && choose_keys) {
-    replay::DiffRequest differing;
-    differing.layers = arguments.layers.numbers;
-    differing.chunks = arguments.chunks.numbers;
-    differing.device = arguments.device;
-    const replay::Diff diff = engine().diff_selections({session, choices[0]}, {session, choices[1]},
-                                                       differing, reporting_context("layers"));
+    const replay::Diff diff = diff_of({session, choices[0]}, {session, choices[1]}, arguments);
     page->add(fmt::format("## Where the two differ\n\nA is {}, B is {}. {}",
                           as_code(replay::short_name(choices[0])),
                           as_code(replay::short_name(choices[1])), difference_text(diff, "###")));

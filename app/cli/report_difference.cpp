@@ -55,11 +55,7 @@ void report_difference(const ReportArguments& arguments,
   const DiffSide a{session_a, choice_of(methods.front(), session_a.info())};
   const DiffSide b{session_b, choice_of(methods.back(), session_b.info())};
   const std::unique_ptr<ReportPage> page = open_page(arguments);
-  replay::DiffRequest request;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
-  request.device = arguments.device;
-  const Diff diff = engine().diff_selections(a, b, request, reporting_context("layers"));
+  const Diff diff = diff_of(a, b, arguments);
   page->add(title(diff, a, b) + extent(arguments) + "\n\n" + difference_text(diff, "##"));
   if (!diff.rows.empty()) {
     figure::ExportRequest drawn = picture_request(arguments, "method_diff", global);

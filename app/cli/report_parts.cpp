@@ -55,6 +55,15 @@ replay::LostKeys lost_keys(const session::TraceSession& session, const replay::M
   return engine().lost_keys(session, request, reporting_context("cells"));
 }
 
+replay::Diff diff_of(const replay::DiffSide& a, const replay::DiffSide& b,
+                     const ReportArguments& arguments) {
+  replay::DiffRequest request;
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
+  request.device = arguments.device;
+  return engine().diff_selections(a, b, request, reporting_context("layers"));
+}
+
 std::unique_ptr<ReportPage> open_page(const ReportArguments& arguments) {
   std::unique_ptr<ReportPage> page = open_report(arguments.output);
   const InputFiles inputs(arguments.traces.begin(), arguments.traces.end());

@@ -1,5 +1,6 @@
 #include "app/state/place.h"
 
+#include "app/state/span_choices.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 
@@ -72,11 +73,7 @@ std::optional<trace::TokenSpan> watched_keys(const Place& place) {
                             place.key_begin, place.key_end};
   }
   if (place.watches_nothing) return std::nullopt;
-  const trace::TokenSpan* found = nullptr;
-  for (const trace::TokenSpan& span : place.info().spans)
-    if (span.name.rfind("needle", 0) == 0 &&
-        (found == nullptr || span.end - span.begin > found->end - found->begin))
-      found = &span;
+  const trace::TokenSpan* const found = needle_of(place.info());
   return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 

@@ -37,6 +37,15 @@ int rank_of(const trace::TokenSpan& span) {
 
 }  // namespace
 
+const trace::TokenSpan* needle_of(const trace::TraceInfo& info) {
+  const trace::TokenSpan* found = nullptr;
+  for (const trace::TokenSpan& span : info.spans)
+    if (span.name.rfind("needle", 0) == 0 &&
+        (found == nullptr || span.end - span.begin > found->end - found->begin))
+      found = &span;
+  return found;
+}
+
 std::vector<SpanChoice> span_choices(const OpenTrace& trace) {
   std::vector<trace::TokenSpan> spans;
   for (const trace::TokenSpan& span : trace.info().spans)

@@ -10,6 +10,10 @@
 
 namespace kvloupe::state {
 
+// What is followed where no keys are chosen: the needle itself before its parts ("needle_key" and the like).
+// Null: the trace has none.
+const trace::TokenSpan* needle_of(const trace::TraceInfo& info);
+
 struct SpanChoice {
   std::string name;
   trace::TokenSpan span;

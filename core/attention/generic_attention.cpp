@@ -138,13 +138,13 @@ RowsOfHeads rows_of_heads(const at::Tensor& k) {
   return {k.reshape({-1, dim}), k.size(1)};
 }
 
-// One launch for all heads.
-at::Tensor gather_rows(const at::Tensor& k, at::IntArrayRef begin, const at::Tensor& positions) {
-  const RowsOfHeads all = rows_of_heads(k);
-  at::Tensor from = positions.to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
-  for (std::int64_t g = 1; g < k.size(0); ++g)
-    from.narrow(0, begin[g], begin[g + 1] - begin[g]).add_(g * all.step);
-  return all.rows.index_select(0, from.to(k.device()));
+// Where the positions of each head lie in that matrix, on its device.
+at::Tensor places_in(const RowsOfHeads& all, at::IntArrayRef begin, const at::Tensor& positions) {
+  at::Tensor places = positions.to(at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  for (std::size_t g = 1; g + 1 < begin.size(); ++g)
+    places.narrow(0, begin[g], begin[g + 1] - begin[g])
+        .add_(static_cast<std::int64_t>(g) * all.step);
+  return places.to(all.rows.device());
 }
 
 }  // namespace
@@ -152,7 +152,12 @@ at::Tensor gather_rows(const at::Tensor& k, at::IntArrayRef begin, const at::Ten
 std::tuple<at::Tensor, at::Tensor> gather_keys(const at::Tensor& k, const at::Tensor& v,
                                                std::int64_t /*chunk_len*/, at::IntArrayRef begin,
                                                const at::Tensor& positions) {
-  return {gather_rows(k, begin, positions), gather_rows(v, begin, positions)};
+  // One launch each, for all heads.
+  const RowsOfHeads keys = rows_of_heads(k), values = rows_of_heads(v);
+  const at::Tensor places = places_in(keys, begin, positions);
+  return {keys.rows.index_select(0, places),
+          values.rows.index_select(
+              0, values.step == keys.step ? places : places_in(values, begin, positions))};
 }
 
 void for_each_gathered(const at::Tensor& q, const at::Tensor& k, const DeviceSoftmax& softmax,

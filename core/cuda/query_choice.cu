@@ -1,36 +1,19 @@
 #include "core/cuda/query_choice.cuh"
 
+#include "core/cuda/lane_sums.cuh"
 #include "core/cuda/rank_value.cuh"
-#include "core/cuda/row_products.cuh"
 #include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
 
 namespace kvloupe::cuda {
 namespace {
 
-constexpr int kLanes = 32;
 constexpr int kWarps = 16;
-constexpr int kChannelsOfLane = kMostChannels / kLanes;
-
-// As operators.h has it (kCosineEpsilon): less is no length.
-constexpr double kLeastLength = 1e-6;
 
 struct MeanMemory {
   double sums[kWarps][kMostChannels];
   double mean[kMostChannels];
 };
-
-// In all lanes.
-__device__ double sum_of_lanes(double value) {
-  for (int step = kLanes / 2; step > 0; step /= 2)
-    value += __shfl_xor_sync(0xFFFFFFFFU, value, step);
-  return value;
-}
-
-__device__ double length_of(double square) {
-  const double length = sqrt(square);
-  return length < kLeastLength ? kLeastLength : length;
-}
 
 // A lane has the channels lane, lane + 32, ... of a row.
 template <typename T>

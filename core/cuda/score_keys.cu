@@ -1,33 +1,24 @@
 #include "core/cuda/score_keys.cuh"
 
+#include "core/cuda/lane_sums.cuh"
 #include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
-
-#include <cmath>
 
 namespace kvloupe::cuda {
 namespace {
 
-constexpr int kLanes = 32;
 constexpr int kWarps = 8;
-constexpr int kChannelsOfLane = kMostChannels / kLanes;
-
-// As kernels.h has it for the CPU: less is no length (operators.h, kCosineEpsilon).
-constexpr double kLeastQueryLength = 1e-6;
 
 struct PackMemory {
   double sums[kWarps][kMostChannels];
 };
 
 // The length of a query, whose channels lane, lane + 32, ... are `values`. In all lanes.
-__device__ double length_of(const float (&values)[kChannelsOfLane]) {
+__device__ double query_length(const float (&values)[kChannelsOfLane]) {
   double square = 0;
   for (const float value : values)
     square += static_cast<double>(value) * static_cast<double>(value);
-  for (int step = kLanes / 2; step > 0; step /= 2)
-    square += __shfl_xor_sync(0xFFFFFFFFU, square, step);
-  const double length = sqrt(square);
-  return length < kLeastQueryLength ? kLeastQueryLength : length;
+  return length_of(sum_of_lanes(square));
 }
 
 // One row that stands for the chunk: the mean of chosen queries, of unit length for the cosine, summed
@@ -52,7 +43,7 @@ __global__ void __launch_bounds__(kLanes* kWarps, 2) pack_chosen_kernel(ScoreKey
     float values[kChannelsOfLane];
     for (int c = 0; c < kChannelsOfLane; ++c)
       values[c] = lane + c * kLanes < p.head_dim ? widened(query[lane + c * kLanes]) : 0.0F;
-    const double length = p.cosine ? length_of(values) : 1.0;
+    const double length = p.cosine ? query_length(values) : 1.0;
     for (int c = 0; c < kChannelsOfLane; ++c) sums[c] += static_cast<double>(values[c]) / length;
   }
   for (int c = 0; c < kChannelsOfLane; ++c) memory.sums[warp][lane + c * kLanes] = sums[c];
