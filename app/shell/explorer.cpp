@@ -140,6 +140,7 @@ void Explorer::follow_desktop() {
 
 void Explorer::before_frame() {
   follow_desktop();
+  speaker_.before_frame();
   if (style_changed_)
     gui_.apply_style(theme(),
                      content_scale_ * settings_.user_scale * (presenting_ ? kPresented : 1));

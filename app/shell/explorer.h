@@ -28,6 +28,7 @@
 #include "app/shell/windows/messages.h"
 #include "app/shell/windows/notes_window.h"
 #include "app/shell/windows/shortcuts_window.h"
+#include "app/shell/windows/speaker_window.h"
 #include "app/state/workspace.h"
 
 #include <functional>
@@ -73,6 +74,7 @@ class Explorer {
   const TextLine& text_line() const { return text_line_; }
   Layouts& layouts() { return layouts_; }
   TourColumn& tour() { return tour_; }
+  SpeakerWindow& speaker() { return speaker_; }
   bool presenting() const { return presenting_; }  // the window has the screen
 
  private:
@@ -96,6 +98,7 @@ class Explorer {
   // One view alone, larger, without the bars.
   void present(bool on);
   void step_presented(int by);  // to the next page of the tour, note or chunk
+  Slide slide();
   void presenter_ui();
   void save_notes_as_tour();
   void set_theme(widgets::ThemeChoice theme);
@@ -124,6 +127,7 @@ class Explorer {
   bool quit_ = false;
   static constexpr float kPresented = 1.35F;  // larger than the window's own size
   bool presenting_ = false;
+  SpeakerWindow speaker_;
   bool popup_was_open_ = false;  // when the last frame ended
   std::string fonts_for_;        // key of the trace
   std::vector<std::string> recent_;

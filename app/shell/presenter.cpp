@@ -7,6 +7,7 @@
 #include "core/base/printable.h"
 #include "core/base/whole_file.h"
 
+#include <fmt/format.h>
 #include <imgui_internal.h>
 
 namespace kvloupe::shell {
@@ -14,12 +15,30 @@ namespace kvloupe::shell {
 void Explorer::present(bool on) {
   presenting_ = on && workspace_.has_trace();
   presenting_ ? panels_.fill() : panels_.unfill();
+  presenting_ ? speaker_.begin() : speaker_.end();
   style_changed_ = true;
 }
 
 void Explorer::step_presented(int by) {
   if (tour_.is_open()) return tour_.step(by);
   if (!notes_.step(workspace_, by)) workspace_.cursor.step_chunk(by);
+}
+
+Slide Explorer::slide() {
+  if (const auto& tour = tour_.tour()) {
+    const std::size_t at = tour_.page(), count = tour->pages.size();
+    return {tour->pages[at].title, tour->pages[at].to_try,
+            at + 1 < count ? tour->pages[at + 1].title : "", at + 1, count};
+  }
+  const std::vector<Note> notes = notes_.notes(workspace_);
+  const auto at = static_cast<std::size_t>(notes_.index_here(workspace_) + 1);
+  if (!notes.empty())
+    return {at > 0 ? "Note" : "Before the first note", at > 0 ? notes[at - 1].text : "",
+            at < notes.size() ? notes[at].text : "", at, notes.size()};
+  const auto chunk = static_cast<std::size_t>(workspace_.place().chunk);
+  const std::size_t count = workspace_.place().info().chunks.size();
+  return {fmt::format("Chunk {}", chunk), "",
+          chunk + 1 < count ? fmt::format("chunk {}", chunk + 1) : "", chunk + 1, count};
 }
 
 void Explorer::save_notes_as_tour() {
@@ -52,7 +71,11 @@ void Explorer::save_notes_as_tour() {
 void Explorer::presenter_ui() {
   if (!panels_.fills() || workspace_.traces.tabs().empty()) return present(false);
   const widgets::Palette& palette = gui_.palette();
-  if (const std::string text = notes_.text_here(workspace_); !tour_.is_open() && !text.empty()) {
+  if (const int by = speaker_.is_open() ? speaker_.draw(palette, slide()) : 0; by != 0)
+    step_presented(by);
+  // The note is the speaker's where the speaker has a window.
+  if (const std::string text = notes_.text_here(workspace_);
+      !tour_.is_open() && !speaker_.is_open() && !text.empty()) {
     const widgets::FontScope title(widgets::Type::Title);
     const ImGuiViewport* viewport = ImGui::GetMainViewport();
     const float wrap = viewport->Size.x - widgets::em(2);

@@ -103,6 +103,40 @@ TEST_F(WindowPresent, GoesThroughNotesWithoutBarsAndLarger) {
   EXPECT_GT(ImGui::GetMainViewport()->WorkPos.y, 0);
 }
 
+// A window of the desktop beside the one that the audience sees, which then shows no note.
+TEST_F(WindowPresent, TheSpeakerHasAWindow) {
+  for (const int chunk : {1, 4}) {
+    workspace().cursor.set_chunk(chunk);
+    note(chunk == 1 ? "here it begins" : "here it is lost");
+  }
+  ASSERT_TRUE(shell::SpeakerWindow::can_open());
+  press(ImGuiKey_F12);
+  EXPECT_FALSE(explorer().speaker().is_open()) << "nothing is presented";
+  press(ImGuiKey_F11);
+  press(ImGuiKey_RightArrow);
+  frames(3);
+  ASSERT_EQ(place().chunk, 1);
+  const auto shows_note = [] {
+    const ImGuiWindow* window = ImGui::FindWindowByName("##note");
+    return window != nullptr && window->Active;
+  };
+  EXPECT_EQ(ImGui::GetPlatformIO().Viewports.Size, 1) << "there is one screen";
+  EXPECT_TRUE(shows_note());
+  press(ImGuiKey_F12);
+  frames(4);
+  EXPECT_EQ(ImGui::GetPlatformIO().Viewports.Size, 2);
+  EXPECT_FALSE(shows_note());
+  save_picture("audience.png");
+  drive("next", [](ImGuiTestContext* ctx) { ctx->ItemClick("//###speaker/Next"); });
+  EXPECT_EQ(place().chunk, 4);
+  drive("before", [](ImGuiTestContext* ctx) { ctx->ItemClick("//###speaker/Before it"); });
+  EXPECT_EQ(place().chunk, 1);
+  press(ImGuiKey_F11);
+  frames(4);
+  EXPECT_EQ(ImGui::GetPlatformIO().Viewports.Size, 1) << "it ends with the presentation";
+  EXPECT_FALSE(explorer().speaker().is_open());
+}
+
 TEST_F(WindowPresent, WithoutNotesTheChunksAreTheSlides) {
   workspace().cursor.set_chunk(2);
   press(ImGuiKey_F11);

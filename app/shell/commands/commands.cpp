@@ -121,6 +121,8 @@ void Explorer::add_presenter_commands() {
   Adder(commands_, "", [this] { return panels_.fills(); })(
       "fill.end", "Back to all views", {ImGuiKey_Escape},
       [this] { presenting_ ? present(false) : panels_.unfill(); });
+  Adder(commands_, "View", [this] { return presenting_ && SpeakerWindow::can_open(); })(
+      "present.speaker", "The speaker's window", {ImGuiKey_F12}, [this] { speaker_.toggle(); });
   Adder(commands_, "", presents)("present.next", "Next in the presentation",
                                  {ImGuiKey_RightArrow, ImGuiKey_PageDown, ImGuiKey_Space},
                                  [this] { step_presented(1); });

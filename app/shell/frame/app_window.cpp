@@ -66,6 +66,7 @@ struct AppWindow::Impl {
   } place{};  // of the window before it had the screen
 
   void follow_presenter();
+  void draw_other_windows();
 
   ~Impl() {
     if (gui) ImGui::SetCurrentContext(gui->imgui());
@@ -112,6 +113,8 @@ struct AppWindow::Impl {
     glfwWindowHintString(GLFW_X11_CLASS_NAME, "kvloupe");
     glfwWindowHintString(GLFW_X11_INSTANCE_NAME, "kvloupe");
     glfwWindowHint(GLFW_CONTEXT_ROBUSTNESS, GLFW_LOSE_CONTEXT_ON_RESET);
+    // The audience goes on seeing what is presented while the speaker works in another window.
+    glfwWindowHint(GLFW_AUTO_ICONIFY, GLFW_FALSE);
     const auto [width, height] = size_on_screen();
     window = glfwCreateWindow(width, height, "KVLoupe", nullptr, nullptr);
     if (window == nullptr)
@@ -154,6 +157,14 @@ void AppWindow::Impl::follow_presenter() {
   if (most == nullptr) return;
   const GLFWvidmode* mode = glfwGetVideoMode(most);
   glfwSetWindowMonitor(window, most, 0, 0, mode->width, mode->height, mode->refreshRate);
+}
+
+// The speaker's, while something is presented.
+void AppWindow::Impl::draw_other_windows() {
+  ImGui::UpdatePlatformWindows();  // in every frame: ImGui asks for it before the first of them
+  if ((ImGui::GetIO().ConfigFlags & ImGuiConfigFlags_ViewportsEnable) == 0) return;
+  ImGui::RenderPlatformWindowsDefault();
+  glfwMakeContextCurrent(window);
 }
 
 AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
@@ -221,6 +232,7 @@ bool AppWindow::frame() {
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
   if (after_render) after_render();
   glfwSwapBuffers(impl_->window);
+  impl_->draw_other_windows();
   require_graphics();
   if (impl_->saver) impl_->saver->tick();
   if (glfwWindowShouldClose(impl_->window) == GLFW_TRUE) {

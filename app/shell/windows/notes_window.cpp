@@ -100,21 +100,26 @@ bool NotesWindow::step(state::Workspace& workspace, int by) {
   Notes& notes = notes_of(tab->path);
   const auto count = std::ssize(notes.notes);
   if (count == 0) return false;
-  const auto at = std::find_if(notes.notes.begin(), notes.notes.end(),
-                               [&](const Note& note) { return note.id == notes.at; });
-  const std::ptrdiff_t next = at == notes.notes.end() ? 0 : at - notes.notes.begin() + by;
+  const std::ptrdiff_t at = index_here(workspace);
+  const std::ptrdiff_t next = at < 0 ? 0 : at + by;
   go(workspace, notes,
      notes.notes[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(next, 0, count - 1))]);
   return true;
 }
 
-std::string NotesWindow::text_here(state::Workspace& workspace) {
+std::ptrdiff_t NotesWindow::index_here(state::Workspace& workspace) {
   const state::TraceTab* tab = workspace.traces.ready();
-  if (tab == nullptr) return {};
+  if (tab == nullptr) return -1;
   const Notes& notes = notes_of(tab->path);
-  for (const Note& note : notes.notes)
-    if (note.id == notes.at) return note.text;
-  return {};
+  for (std::size_t i = 0; i < notes.notes.size(); ++i)
+    if (notes.notes[i].id == notes.at) return static_cast<std::ptrdiff_t>(i);
+  return -1;
+}
+
+std::string NotesWindow::text_here(state::Workspace& workspace) {
+  const std::ptrdiff_t at = index_here(workspace);
+  return at < 0 ? ""
+                : notes_of(workspace.traces.ready()->path).notes[static_cast<std::size_t>(at)].text;
 }
 
 void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& palette,

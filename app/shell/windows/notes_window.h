@@ -28,7 +28,9 @@ class NotesWindow {
   std::vector<Note> notes(state::Workspace& workspace);
   // Goes to the note so many after the one that was gone to last, oldest first; false where there is none.
   bool step(state::Workspace& workspace, int by);
-  // What stands in the one that was gone to last.
+  // Which of notes() was gone to last; -1: none.
+  std::ptrdiff_t index_here(state::Workspace& workspace);
+  // What stands in it.
   std::string text_here(state::Workspace& workspace);
   // Saves what is being typed. All is on the disk when it returns.
   void finish();
