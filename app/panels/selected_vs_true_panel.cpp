@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 namespace kvloupe::panels {
 namespace {
@@ -150,7 +151,7 @@ class SelectedVsTruePanel final : public Panel {
         std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
     bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
                          widgets::em(both ? 24 : 15))});
-    if (!context.figure) filter_ui(context);
+    if (!context.figure) filter_ui(context, both);
     table();
   }
   // The marks above the bars are named here: a name among them would lie over some.
@@ -217,10 +218,13 @@ class SelectedVsTruePanel final : public Panel {
     ImGui::Dummy({0, 0});
   }
 
-  static void filter_ui(DrawContext& context) {
-    const std::string chosen = context.workspace.option(kView, "filter");
-    for (const auto& [value, label] : {std::pair{"all", "top keys"}, std::pair{"misses", "misses"},
-                                       std::pair{"wastes", "wastes"}}) {
+  static void filter_ui(DrawContext& context, bool both) {
+    std::string chosen = context.workspace.option(kView, "filter");
+    if (!both && chosen == "kept_by_one") chosen = "all";
+    for (const auto& [value, label] :
+         {std::pair{"all", "top keys"}, std::pair{"misses", "misses"},
+          std::pair{"wastes", "wastes"}, std::pair{"kept_by_one", "kept by A or B alone"}}) {
+      if (!both && std::string_view(value) == "kept_by_one") continue;
       if (ImGui::RadioButton(label, chosen == value))
         context.workspace.cursor.set_option("selected_vs_true.filter", value);
       ImGui::SameLine();
@@ -237,17 +241,14 @@ class SelectedVsTruePanel final : public Panel {
     bool stale = false;
   };
 
-  template <typename Answer>
-  static const std::vector<std::int32_t>* filtered(DrawContext& context, const Answer& answer) {
-    const std::string& filter = context.workspace.option(kView, "filter");
-    return filter == "misses" ? &answer.misses : filter == "wastes" ? &answer.wastes : nullptr;
-  }
   static void table_ui(DrawContext& context, const Verdicts& result) {
     table_ui(context,
-             {*result, nullptr, filtered(context, *result), result.question.place, result.stale});
+             {*result, nullptr, result->listed.by(context.workspace.option(kView, "filter")),
+              result.question.place, result.stale});
   }
   static void table_ui(DrawContext& context, const Both& result) {
-    table_ui(context, {*result->of_a, result.answer.get(), filtered(context, *result),
+    table_ui(context, {*result->of_a, result.answer.get(),
+                       result->listed.by(context.workspace.option(kView, "filter")),
                        result.question.place, result.stale});
   }
 

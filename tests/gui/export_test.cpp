@@ -271,7 +271,7 @@ TEST_F(Export, TheTableOfKeysHasTheirExactMass) {
   EXPECT_EQ(selected, 40);
   workspace.cursor.set_option("selected_vs_true.filter", "misses");
   const auto misses = parse_csv(write(view, Format::Csv));
-  EXPECT_EQ(misses.size(), verdicts->misses.size() + 1);
+  EXPECT_EQ(misses.size(), verdicts->listed.by("misses")->size() + 1);
 }
 
 TEST_F(Export, SeveralFilesInOneCallAreThoseOfOneEach) {

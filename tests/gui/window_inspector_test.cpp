@@ -52,9 +52,9 @@ class WindowInspectorTest : public WindowTest {
     const auto ranked =
         workspace().ask(state::SelectedVsTrueQuestion{place(), workspace().method(Slot::A)});
     if (!ranked) return {-1, -1};
-    for (std::size_t i = 0; i < 3 && i < ranked->misses.size(); ++i) {
-      const analysis::KeyRank& key =
-          ranked->cell.by_true_rank[static_cast<std::size_t>(ranked->misses[i])];
+    const std::vector<std::int32_t>& misses = *ranked->listed.by("misses");
+    for (std::size_t i = 0; i < 3 && i < misses.size(); ++i) {
+      const analysis::KeyRank& key = ranked->cell.by_true_rank[static_cast<std::size_t>(misses[i])];
       const ExplainQuestion question{place(), workspace().method(Slot::A), key.position};
       const auto found = workspace().answers.need(question, WorkContext{});
       if (found->lost_at == replay::Stage::QuerySampling) return {key.position, key.true_rank + 1};

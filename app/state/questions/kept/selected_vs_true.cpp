@@ -25,6 +25,15 @@ bool is_kept(KeyVerdict verdict) {
   return verdict == KeyVerdict::Hit || verdict == KeyVerdict::Waste;
 }
 
+template <typename Row>
+void each_listed(Workspace& workspace, const ListedKeys& listed, const std::vector<KeyRank>& keys,
+                 const Row& row) {
+  const std::vector<std::int32_t>* only = listed.by(workspace.option(kViewId, "filter"));
+  const std::size_t count = only != nullptr ? only->size() : keys.size();
+  for (std::size_t i = 0; i < count; ++i)
+    row(keys[only != nullptr ? static_cast<std::size_t>((*only)[i]) : i]);
+}
+
 std::string problem(Workspace& workspace) {
   if (show_of(workspace, kViewId) == Show::Both)
     return problem_of(workspace.ask(selected_by_both_question(workspace)));
@@ -37,20 +46,14 @@ Table table_of_both(Workspace& workspace) {
               {}};
   const auto result = workspace.ask(selected_by_both_question(workspace));
   if (!result) return table;
-  const std::string& filter = workspace.option(kViewId, "filter");
-  const auto wanted = [&](KeyVerdict verdict) {
-    return filter == "all" ||
-           verdict == (filter == "misses" ? KeyVerdict::Miss : KeyVerdict::Waste);
-  };
-  for (const KeyRank& key : result->of_a->cell.by_true_rank) {
+  each_listed(workspace, result->listed, result->of_a->cell.by_true_rank, [&](const KeyRank& key) {
     const KeyVerdict in_b = result->in_b(key.position);
-    if (!wanted(key.verdict) && !wanted(in_b)) continue;
     table.rows.push_back(
         {key.true_rank + 1, key.position,
          Token{result.question.place.trace->token_label[static_cast<std::size_t>(key.position)]},
          key.mass, result->of_a->share_of(key), is_kept(key.verdict), label_of(key.verdict),
          is_kept(in_b), label_of(in_b)});
-  }
+  });
   return table;
 }
 
@@ -59,20 +62,34 @@ Table table(Workspace& workspace) {
   Table table{{"true_rank", "position", "token", "mass", "mass_share", "selected", "verdict"}, {}};
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
-  const std::string& filter = workspace.option(kViewId, "filter");
-  for (const KeyRank& key : result->cell.by_true_rank) {
-    if ((filter == "misses" && key.verdict != KeyVerdict::Miss) ||
-        (filter == "wastes" && key.verdict != KeyVerdict::Waste))
-      continue;
+  each_listed(workspace, result->listed, result->cell.by_true_rank, [&](const KeyRank& key) {
     table.rows.push_back(
         {key.true_rank + 1, key.position,
          Token{result.question.place.trace->token_label[static_cast<std::size_t>(key.position)]},
          key.mass, result->share_of(key), is_kept(key.verdict), label_of(key.verdict)});
-  }
+  });
   return table;
 }
 
 }  // namespace
+
+void ListedKeys::add(std::int32_t index, KeyVerdict verdict) {
+  if (verdict == KeyVerdict::Miss) misses_.push_back(index);
+  if (verdict == KeyVerdict::Waste) wastes_.push_back(index);
+}
+
+void ListedKeys::add(std::int32_t index, KeyVerdict in_a, KeyVerdict in_b) {
+  of_two_ = true;
+  if (in_a == KeyVerdict::Miss || in_b == KeyVerdict::Miss) misses_.push_back(index);
+  if (in_a == KeyVerdict::Waste || in_b == KeyVerdict::Waste) wastes_.push_back(index);
+  if (is_kept(in_a) != is_kept(in_b)) kept_by_one_.push_back(index);
+}
+
+const std::vector<std::int32_t>* ListedKeys::by(const std::string& filter) const {
+  if (filter == "misses") return &misses_;
+  if (filter == "wastes") return &wastes_;
+  return filter == "kept_by_one" && of_two_ ? &kept_by_one_ : nullptr;
+}
 
 Lane SelectedVsTrueQuestion::lane() const {
   constexpr std::int64_t kManyLogits = std::int64_t{1} << 27;
@@ -96,8 +113,7 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
   const std::vector<KeyRank>& keys = answer.cell.by_true_rank;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     answer.total_mass += keys[i].mass;
-    if (keys[i].verdict == KeyVerdict::Miss) answer.misses.push_back(static_cast<std::int32_t>(i));
-    if (keys[i].verdict == KeyVerdict::Waste) answer.wastes.push_back(static_cast<std::int32_t>(i));
+    answer.listed.add(static_cast<std::int32_t>(i), keys[i].verdict);
   }
   for (const KeyRank& key : keys)
     if (key.mass > 0) answer.least_share = answer.share_of(key);  // keys come by falling mass
@@ -122,18 +138,14 @@ SelectedByBothQuestion::Answer SelectedByBothQuestion::work(Steps& steps) const 
   answer.same_order = steps.need(RunQuestion{place, a})->q_heads_per_row ==
                       steps.need(RunQuestion{place, b})->q_heads_per_row;
   const std::vector<KeyRank>& keys = answer.of_a->cell.by_true_rank;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const KeyVerdict in_a = keys[i].verdict, in_b = answer.in_b(keys[i].position);
-    const auto index = static_cast<std::int32_t>(i);
-    if (in_a == KeyVerdict::Miss || in_b == KeyVerdict::Miss) answer.misses.push_back(index);
-    if (in_a == KeyVerdict::Waste || in_b == KeyVerdict::Waste) answer.wastes.push_back(index);
-  }
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    answer.listed.add(static_cast<std::int32_t>(i), keys[i].verdict, answer.in_b(keys[i].position));
   return answer;
 }
 
 std::uint64_t SelectedByBothQuestion::bytes(const Answer& answer) {
   return SelectedVsTrueQuestion::bytes(*answer.of_a) + SelectedVsTrueQuestion::bytes(*answer.of_b) +
-         (answer.misses.size() + answer.wastes.size()) * 4;
+         answer.listed.bytes();
 }
 
 ViewInfo selected_vs_true_view() {
@@ -144,9 +156,9 @@ ViewInfo selected_vs_true_view() {
       .take(2)
       .with({show_option({Show::One, Show::Both}),
              {"filter",
-              {"all", "misses", "wastes"},
-              "which keys the table lists: all, those missed, those kept in vain; of A and B "
-              "those of either"}})
+              {"all", "misses", "wastes", "kept_by_one"},
+              "which keys the table lists: all, those missed, those kept in vain, of A and B those "
+              "of either; kept_by_one: those that A or B alone kept"}})
       .on_paper(1.15F)
       .draw(problem, table);
 }

@@ -12,13 +12,27 @@
 
 namespace kvloupe::state {
 
+// Which of by_true_rank a table lists, by the view's option "filter".
+class ListedKeys {
+ public:
+  void add(std::int32_t index, analysis::KeyVerdict verdict);
+  void add(std::int32_t index, analysis::KeyVerdict in_a, analysis::KeyVerdict in_b);
+  // Null: all.
+  const std::vector<std::int32_t>* by(const std::string& filter) const;
+  std::uint64_t bytes() const { return bytes_in(misses_, wastes_, kept_by_one_); }
+
+ private:
+  std::vector<std::int32_t> misses_, wastes_, kept_by_one_;
+  bool of_two_ = false;
+};
+
 struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "selected vs true";
   struct Answer {
     analysis::SelectedVsTrue cell;
-    double total_mass = 0;                     // of the candidates
-    double least_share = 0;                    // the smallest share of mass above 0
-    std::vector<std::int32_t> misses, wastes;  // indices into cell.by_true_rank
+    double total_mass = 0;   // of the candidates
+    double least_share = 0;  // the smallest share of mass above 0
+    ListedKeys listed;
     MethodFacts facts;
 
     double share_of(const analysis::KeyRank& key) const {
@@ -36,8 +50,8 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
   Lane lane() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
-    return bytes_in(answer.cell.by_true_rank, answer.cell.mass, answer.cell.verdict, answer.misses,
-                    answer.wastes);
+    return bytes_in(answer.cell.by_true_rank, answer.cell.mass, answer.cell.verdict) +
+           answer.listed.bytes();
   }
 };
 
@@ -47,8 +61,7 @@ struct SelectedByBothQuestion : OfTwoMethods<At::Cell> {
   struct Answer {
     std::shared_ptr<const SelectedVsTrueQuestion::Answer> of_a, of_b;
     bool same_order = true;  // B's rows hold the same query heads: its ranks are A's
-    // Indices into of_a->cell.by_true_rank of what either missed, or kept in vain.
-    std::vector<std::int32_t> misses, wastes;
+    ListedKeys listed;       // of of_a->cell.by_true_rank
 
     analysis::KeyVerdict in_b(std::int32_t position) const;  // Neither where it is no candidate
   };
