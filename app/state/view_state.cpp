@@ -2,6 +2,7 @@
 
 #include "app/state/number_chunks.h"
 #include "app/state/other_trace.h"
+#include "app/state/perspectives.h"
 #include "app/state/shown_methods.h"
 #include "app/state/sight.h"
 #include "app/state/view_fields.h"
@@ -220,7 +221,9 @@ void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
   std::error_code ignored;
   if (!settings.other_trace.empty())  // as tabs name their files
     settings.other_trace = std::filesystem::absolute(settings.other_trace, ignored).string();
-  if (settings.perspective.empty()) settings.perspective = tab.selection.perspective;
+  // A link to a view goes to where the view is large.
+  if (settings.perspective.empty())
+    settings.perspective = what.view.empty() ? tab.selection.perspective : home_of(what.view).id;
   settings.numbers = {};
   attempt(unknown, [&] {
     check_scope(what.numbers, tab.selection.place.info());

@@ -211,7 +211,10 @@ TEST_F(WindowLayouts, DocksFollowTheSizeOfTheWindow) {
     const shell::DockTree wide = panels().layout().docks;
     resize(1000, 700);
     const shell::DockTree narrow = panels().layout().docks;
+    EXPECT_TRUE(narrow.sides.empty()) << "no room beside or below the large view";
     save_picture("small " + one.id + ".png");
+    resize(1560, 700);
+    EXPECT_NE(panels().layout().docks.cut, shell::DockTree::Cut::Below);
     resize(1560, 860);
     EXPECT_TRUE(shell::lie_alike(panels().layout().docks, wide));
     resize(1000, 700);

@@ -76,7 +76,7 @@ TEST_F(WindowSmall, CellsOfManyLayersStayLarge) {
   for (int layer = 0; layer < options.num_layers; ++layer) options.layers.push_back(layer);
   options.runs = {"quoka:budget_tokens=64"};
   open_alone(test::write_gui_trace("many layers.h5", options));
-  workspace().cursor.set_perspective("where");
+  explorer().panels().show("layer_head_overview");
   settle();
   ImVec2 before, after;
   drive("wheel", [&](ImGuiTestContext* ctx) {

@@ -124,7 +124,7 @@ void Rail::find_dots(state::Workspace& workspace) {
 
 void Rail::draw(state::Workspace& workspace, const widgets::Palette& palette) {
   find_dots(workspace);
-  const bool words = !window_is_narrow();
+  const bool words = !window_form().narrow;
   constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoScrollbar |
                                       ImGuiWindowFlags_NoScrollWithMouse |
                                       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking;

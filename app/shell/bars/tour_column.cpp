@@ -159,7 +159,7 @@ void TourColumn::foot_ui(const widgets::Palette& palette) {
 
 void TourColumn::draw(const widgets::Palette& palette) {
   if (!tour_) return;
-  const float width = widgets::em(window_is_narrow() ? 18.0F : 24.0F);
+  const float width = widgets::em(window_form().narrow ? 18.0F : 24.0F);
   constexpr ImGuiWindowFlags kFlags =
       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoScrollbar;
   ImGui::PushStyleColor(ImGuiCol_WindowBg, palette.panel);

@@ -51,7 +51,10 @@ unsigned dock_space_of(const Perspective& perspective) {
   return ImHashStr(("workspace " + perspective.id).c_str());
 }
 
-bool window_is_narrow() { return ImGui::GetMainViewport()->Size.x < widgets::em(73); }
+WindowForm window_form() {
+  const ImVec2 size = ImGui::GetMainViewport()->Size;
+  return {size.x < widgets::em(73), size.y < widgets::em(54)};
+}
 
 std::string window_name(const std::string& title, const std::string& view,
                         const Perspective& perspective) {

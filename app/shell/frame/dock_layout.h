@@ -10,8 +10,12 @@
 
 namespace kvloupe::shell {
 
-// A window has no room beside the large view, and none for words on the rail.
-bool window_is_narrow();
+// What a window is too small for.
+struct WindowForm {
+  bool narrow = false;  // no room beside the large view, and none for words on the rail
+  bool low = false;     // no room below the large view
+};
+WindowForm window_form();
 
 // "KV map###kv_map@kept": a window can lie in one dock alone, so each workspace has its own.
 std::string window_name(const std::string& title, const std::string& view,

@@ -35,9 +35,13 @@ void scroll_to_tab(const ImGuiWindow& window) {
     ImGui::TabBarQueueFocus(tabs, tab);
 }
 
-Spot spot_of(const PlacedView& placed, bool narrow) {
+// What a low window has no room for below another view stands behind its tab.
+Spot spot_of(const PlacedView& placed, const Perspective& perspective, WindowForm form) {
   const bool beside = placed.spot == Spot::Beside || placed.spot == Spot::BesideBelow;
-  return beside && narrow ? placed.narrow : placed.spot;
+  const Spot spot = beside && form.narrow ? placed.narrow : placed.spot;
+  if (!form.low) return spot;
+  if (perspective.wide || spot == Spot::Below) return Spot::Large;
+  return spot == Spot::BesideBelow ? Spot::Beside : spot;
 }
 
 }  // namespace
@@ -131,15 +135,15 @@ void PanelHost::layout_ui() {
   if (!unknown) own_views_ = state::own_views(workspace_);
 }
 
-std::vector<DockedView> PanelHost::views_of_first_layout(bool narrow, bool only_open) {
+std::vector<DockedView> PanelHost::views_of_first_layout(WindowForm form, bool only_open) {
   std::vector<DockedView> views;
   for (const PlacedView& placed : shown_->views)
     if (const Window* window = find(placed.id, *shown_); !only_open || is_open(*window))
-      views.push_back({placed.id, spot_of(placed, narrow)});
+      views.push_back({placed.id, spot_of(placed, *shown_, form)});
   return views;
 }
 
-// A window that becomes narrow, or wide, is laid out anew, unless somebody arranged it.
+// A window of another form is laid out anew, unless somebody arranged it.
 void PanelHost::follow_room() {
   // The bars come and go with what is shown, a frame later than it: for that alone nothing moves.
   const bool settled = workspace_.has_trace() && had_trace_;
@@ -147,12 +151,20 @@ void PanelHost::follow_room() {
   const Room now = room_of_docks();
   Room& before = rooms_.try_emplace(shown_, last_room_of_docks(*shown_)).first->second;
   if (!settled || !is_other_room(before, now)) return;
-  const bool narrow = window_is_narrow();
-  const DockTree other = first_docks(*shown_, views_of_first_layout(!narrow, true));
-  const DockTree here = first_docks(*shown_, views_of_first_layout(narrow, true));
-  if (lie_alike(docks_of(*shown_), other) && !lie_alike(other, here)) return build_layout();
+  const DockTree first = first_docks(*shown_, views_of_first_layout(window_form(), true));
+  if (!lie_alike(docks_of(*shown_), first) && is_first_layout()) return build_layout();
   fit_docks(*shown_, before, now);
   before = now;
+}
+
+// Nobody arranged it: it lies as a window of some form has it at first.
+bool PanelHost::is_first_layout() {
+  const DockTree docks = docks_of(*shown_);
+  for (const bool narrow : {false, true})
+    for (const bool low : {false, true})
+      if (lie_alike(docks, first_docks(*shown_, views_of_first_layout({narrow, low}, true))))
+        return true;
+  return false;
 }
 
 void PanelHost::build_docks(const DockTree& docks) {
@@ -161,7 +173,7 @@ void PanelHost::build_docks(const DockTree& docks) {
 }
 
 void PanelHost::build_layout() {
-  const std::vector<DockedView> views = views_of_first_layout(window_is_narrow(), false);
+  const std::vector<DockedView> views = views_of_first_layout(window_form(), false);
   for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
     Window* front = nullptr;  // the first, or the one that was asked for
     for (const DockedView& view : views) {

@@ -126,7 +126,8 @@ class PanelHost {
   void follow_selection();
   void layout_ui();
   void follow_room();
-  std::vector<DockedView> views_of_first_layout(bool narrow, bool only_open);
+  bool is_first_layout();
+  std::vector<DockedView> views_of_first_layout(WindowForm form, bool only_open);
   void build_docks(const DockTree& docks);
   void build_layout();
   void build(const Layout& layout);
