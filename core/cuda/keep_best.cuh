@@ -3,6 +3,7 @@
 // and always the same. No Torch header here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <cuda_runtime_api.h>
@@ -19,7 +20,11 @@ struct KeepBest {
   std::int32_t* indices = nullptr;      // [rows, kept], ascending
   std::int64_t* num_forced = nullptr;   // [rows] how many of these are forced
   std::int64_t* ties_at_cut = nullptr;  // [rows] others equal to the last one kept
+  void* scratch = nullptr;              // keep_best_scratch() bytes, at a multiple of 16
 };
+
+// Bytes on the device that rows need which are too long for one block; 0: none.
+std::size_t keep_best_scratch(const KeepBest& problem);
 
 cudaError_t launch_keep_best(const KeepBest& problem, cudaStream_t stream);
 

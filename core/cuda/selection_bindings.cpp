@@ -108,6 +108,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> keep_best_rows(
   problem.indices = indices.mutable_data_ptr<std::int32_t>();
   problem.num_forced = num_forced.mutable_data_ptr<std::int64_t>();
   problem.ties_at_cut = ties.mutable_data_ptr<std::int64_t>();
+  const at::Tensor scratch =
+      at::empty({static_cast<std::int64_t>(keep_best_scratch(problem))}, options(at::kByte));
+  problem.scratch = scratch.mutable_data_ptr();
   check(on_device([&](cudaStream_t stream) { return launch_keep_best(problem, stream); }),
         "keep_best_rows");
   return {indices, num_forced, ties};

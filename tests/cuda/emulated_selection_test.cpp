@@ -103,6 +103,8 @@ class BestCase {
     problem.indices = indices.data();
     problem.num_forced = num_forced.data();
     problem.ties_at_cut = ties.data();
+    const DeviceArray<std::uint8_t> scratch(keep_best_scratch(problem));
+    problem.scratch = scratch.data();
     EXPECT_EQ(launch_keep_best(problem, nullptr), cudaSuccess);
     return {indices.copy(), num_forced.copy(), ties.copy()};
   }
@@ -129,7 +131,7 @@ TEST_F(EmulatedSelection, KeepBestIsAStableSort) {
 
 TEST_F(EmulatedSelection, EveryBarrierOfKeepBestIsNeeded) {
   const BestCase one({1, 600, 200, 0, 0.2, 3});
-  expect_all_barriers_needed("keep_best.cu", 5, [&] { return one.run(); });
+  expect_all_barriers_needed("keep_best.cu", 7, [&] { return one.run(); });
 }
 
 TEST_F(EmulatedSelection, RelevanceIsThatOfPlainLoops) {

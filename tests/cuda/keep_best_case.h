@@ -106,7 +106,14 @@ inline std::vector<BestShape> best_shapes() {
           {1, 256, 255, 0, 1.0, 0, true},
           {2, 5003, 1200, 1, 0.05, 3},
           {1, 9000, 1024, 0, -1, 0, true},
-          {1, 4097, 4000, 0, 0.99, 0}};
+          {1, 4097, 4000, 0, 0.99, 0},
+          // Rows in parts: one launch after the first, several, one block that holds nothing.
+          {2, 9001, 300, 3, 0.02, 5},
+          {1, 20000, 1024, 0, -1, 0, true},
+          {2, 40000, 900, 0, -1, 2},
+          {1, 40000, 1024, 5, 0.3, 0},
+          {2, 70000, 8000, 0, 0.05, 30, true},
+          {1, 20000, 9000, 0, 0.2, 50}};
 }
 
 }  // namespace kvloupe::cuda::testing

@@ -34,12 +34,14 @@ class BestCase {
         forced_(inputs_.forced),
         indices_(static_cast<std::size_t>(shape.rows) * shape.kept),
         num_forced_(static_cast<std::size_t>(shape.rows)),
-        ties_(static_cast<std::size_t>(shape.rows)) {
+        ties_(static_cast<std::size_t>(shape.rows)),
+        scratch_(keep_best_scratch(problem_)) {
     problem_.scores = scores_.data();
     problem_.forced = inputs_.forced.empty() ? nullptr : forced_.data();
     problem_.indices = indices_.data();
     problem_.num_forced = num_forced_.data();
     problem_.ties_at_cut = ties_.data();
+    problem_.scratch = scratch_.data();
   }
   cudaError_t launch() const { return launch_keep_best(problem_, nullptr); }
   testing::BestResults results() const {
@@ -58,6 +60,7 @@ class BestCase {
   DeviceNumbers<std::uint8_t> forced_;
   DeviceNumbers<std::int32_t> indices_;
   DeviceNumbers<std::int64_t> num_forced_, ties_;
+  DeviceNumbers<std::uint8_t> scratch_;
 };
 
 std::string number(int value) { return std::to_string(value); }

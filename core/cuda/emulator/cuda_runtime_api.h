@@ -84,6 +84,9 @@ inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 using std::max;
 using std::min;
 inline int __popc(unsigned bits) { return std::popcount(bits); }
+inline int __clzll(long long bits) {
+  return std::countl_zero(static_cast<unsigned long long>(bits));
+}
 
 #include "core/cuda/emulator/atomics.h"
 #include "core/cuda/emulator/warp.h"
