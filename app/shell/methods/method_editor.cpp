@@ -128,7 +128,15 @@ void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& pal
     problem_.clear();
     ImGui::OpenPopup(popup);
   }
-  ImGui::SetNextWindowSizeConstraints({widgets::em(28), 0}, {widgets::em(42), widgets::em(46)});
+  // Below its card, but not over the page of a tour, which says what to do in it.
+  constexpr float kWidest = 42;
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  const float most = viewport.Pos.x + viewport.Size.x - widgets::em(kWidest + 1);
+  ImGui::SetNextWindowPos({std::max(std::min(ImGui::GetItemRectMin().x, most), viewport.WorkPos.x),
+                           ImGui::GetItemRectMax().y},
+                          ImGuiCond_Appearing);
+  ImGui::SetNextWindowSizeConstraints({widgets::em(28), 0},
+                                      {widgets::em(kWidest), widgets::em(46)});
   if (ImGui::BeginPopup(popup)) {
     follow(workspace, slot);
     popup_ui(workspace, palette, slot);

@@ -12,6 +12,7 @@
 #include "core/replay/numbers.h"
 
 #include <fmt/format.h>
+#include <imgui_internal.h>
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
@@ -102,6 +103,13 @@ void set_up_columns(bool watched, float share_width) {
                             info->is_share() ? share_width : widgets::em(4.5F),
                             static_cast<ImGuiID>(info->number));
   }
+}
+
+void give_shares(float width) {
+  ImGuiTable& table = *ImGui::GetCurrentTable();
+  table.Columns[1].WidthRequest = width;
+  for (std::size_t i = 0; i < columns().size(); ++i)
+    if (columns()[i]->is_share()) table.Columns[static_cast<int>(i) + 2].WidthRequest = width;
 }
 
 void header_ui(const std::string& watched) {
@@ -201,8 +209,13 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
                                      ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH;
   const float share_width =
       widgets::em(ImGui::GetContentRegionAvail().x < widgets::em(24) ? kWithoutBar : kWithBar);
+  ImGuiStorage& storage = *ImGui::GetStateStorage();
   if (!ImGui::BeginTable("runs", static_cast<int>(columns().size()) + 2, kFlags)) return;
   set_up_columns(watched_.has_value(), share_width);
+  // A table has the widths of its first frame: those of shares follow the panel.
+  float& laid_out_for = *storage.GetFloatRef(ImGui::GetID("width of shares"), share_width);
+  if (laid_out_for != share_width) give_shares(share_width);
+  laid_out_for = share_width;
   header_ui(name);
   sort(rows);
   std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.pinned; });
