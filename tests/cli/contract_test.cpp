@@ -170,7 +170,8 @@ TEST(Devices, SimSelectsWhatTheCpuDoes) {
         {"select", kTrace, "--method", "quoka:budget_tokens=16", "--device", device, "--json"});
     EXPECT_EQ(run.exit_code, 0) << run.standard_error;
     std::vector<nlohmann::json> sets;
-    for (const auto& layer : nlohmann::json::parse(run.standard_output)["layers"])
+    const auto answer = nlohmann::json::parse(run.standard_output);
+    for (const auto& layer : answer["layers"])
       for (const auto& chunk : layer["chunks"])
         for (const auto& head : chunk["kv_heads"]) sets.push_back(head["selected"]);
     return sets;

@@ -307,7 +307,8 @@ TEST(CompareCells, ThatAreNotThereAreASentence) {
       run_program({"compare", kTrace, "--method", "tidal_decode:budget_tokens=24,first_layer=1",
                    "--method", "oracle:budget_tokens=24,skip_layers=4", "--json"});
   EXPECT_THAT(apart.standard_error, HasSubstr("no prefill cell is common"));
-  for (const json& row : json::parse(apart.standard_output)["rows"]) EXPECT_EQ(row["cells"], 0);
+  const json answer = json::parse(apart.standard_output);
+  for (const json& row : answer["rows"]) EXPECT_EQ(row["cells"], 0);
   const ProgramResult own = run_program({"compare", kTrace, "--method", "oracle:budget_tokens=24",
                                          "--method", "quoka:budget_tokens=500", "--cells", "own"});
   EXPECT_THAT(own.standard_error, Not(HasSubstr("is common")));
