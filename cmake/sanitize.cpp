@@ -1,13 +1,15 @@
-// Linked into every program of a sanitized build. Not counted as leaks of ours: what Mesa's software driver keeps for good,
-// and what HDF5 does not free of a damaged object that it refuses half-read. The driver is unloaded with the last context, after
-// which the sanitizer could not tell whose block it found; so no library is unloaded here. Nor races between that driver's
-// own threads, whose locks the thread sanitizer cannot see.
+// Linked into every program of a sanitized build. Not counted as leaks of ours: what Mesa's software driver and fontconfig keep
+// for good, and what HDF5 does not free of a damaged object that it refuses half-read. The driver is unloaded with the last
+// context, after which the sanitizer could not tell whose block it found; so no library is unloaded here. Nor races between
+// that driver's own threads, whose locks the thread sanitizer cannot see.
 #include <dlfcn.h>
 
 extern "C" {
 int dlclose(void*) noexcept { return 0; }
 // NOLINTNEXTLINE(bugprone-reserved-identifier): the name is the sanitizer's.
-const char* __lsan_default_suppressions() { return "leak:swrast_dri.so\nleak:H5FL__malloc\n"; }
+const char* __lsan_default_suppressions() {
+  return "leak:swrast_dri.so\nleak:H5FL__malloc\nleak:libfontconfig.so\n";
+}
 // NOLINTNEXTLINE(bugprone-reserved-identifier): likewise.
 const char* __tsan_default_suppressions() { return "called_from_lib:swrast_dri.so\n"; }
 }

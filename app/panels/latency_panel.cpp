@@ -120,10 +120,13 @@ class LatencyPanel final : public Panel {
     const bool here = result.state == state::ResultState::Loading;
     const char letter = state::letter_of(of.slot);
     if (result.note.empty()) {
-      if (here || answers.measuring()) {
+      if (here) {
         if (ImGui::Button("Stop##latency")) answers.stop_measuring();
-      } else if (ImGui::Button(fmt::format("Run {}##latency", letter).c_str())) {
-        answers.start(result.question);
+      } else {
+        ImGui::BeginDisabled(answers.measuring());
+        if (ImGui::Button(fmt::format("Run {}##latency", letter).c_str()))
+          answers.start(result.question);
+        ImGui::EndDisabled();
       }
       ImGui::SameLine();
     }
@@ -133,10 +136,10 @@ class LatencyPanel final : public Panel {
     std::string text;
     if (here)
       text = "measuring; other computations wait";
-    else if (answers.measuring())
-      text = "another cell is measured; other computations wait";
     else if (result && result->total.samples > 0)
       text = state::verdict_of(*result);
+    else if (answers.measuring())
+      text = "waits: something else is measured";
     if (text.empty()) return;
     ImGui::SameLine(0, widgets::em(0.8F));
     const widgets::FontScope strong(widgets::Type::Strong);

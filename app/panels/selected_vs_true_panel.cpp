@@ -223,7 +223,7 @@ class SelectedVsTruePanel final : public Panel {
     if (!both && chosen == "kept_by_one") chosen = "all";
     for (const auto& [value, label] :
          {std::pair{"all", "top keys"}, std::pair{"misses", "misses"},
-          std::pair{"wastes", "wastes"}, std::pair{"kept_by_one", "kept by A or B alone"}}) {
+          std::pair{"wastes", "wastes"}, std::pair{"kept_by_one", "kept by one"}}) {
       if (!both && std::string_view(value) == "kept_by_one") continue;
       if (ImGui::RadioButton(label, chosen == value))
         context.workspace.cursor.set_option("selected_vs_true.filter", value);

@@ -128,6 +128,8 @@ TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, floa
       num_lines, first + static_cast<std::int32_t>(ImGui::GetWindowHeight() / line_height) + 2);
   const auto [from, to] = layout_.tokens_of(first, last);
   top_ = {from, std::max(0.0F, ImGui::GetScrollY() - line_height * static_cast<float>(first))};
+  const auto span = state::watched_span(here);
+  sees_span_ = span && span->begin >= from && span->begin < to;
   for (std::int32_t t = from; t < to; ++t) token_ui(context, spec, here, t, origin, line_height);
   outline_ui(context, here, origin, line_height, from, to);
   underline_ui(context, here, origin, line_height, from, to);
@@ -212,18 +214,20 @@ void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 ori
 }
 
 // Scrolls to keys or to a chunk that were chosen elsewhere. A text begins at the watched span,
-// where the chunk sees it; wrapped anew it stays where it was.
+// where the chunk sees it; in another room the span stays in view, or else the text where it was.
 void TokenText::follow(DrawContext& context, const Place& here, float line_height) {
   const bool new_text = followed_.trace != here.trace;
   const bool new_keys = here.has_keys() && (here.key_begin != followed_.key_begin ||
                                             here.key_end != followed_.key_end);
   const trace::ChunkInfo& chunk = here.chunk_info();
   const auto span = state::watched_span(here);
-  // The room of the first frames is not yet that of the view: wrapped anew meanwhile, the same token is
-  // looked for.
+  const std::pair room(ImGui::GetWindowHeight(), line_height);
+  // The room of the first frames is not yet that of the view, and a scroll has no room for what was not
+  // there in the frame before: the same token is looked for until somebody scrolls.
   constexpr int kSettling = 30;
-  settling_ = new_text ? kSettling : std::max(0, settling_ - 1);
-  const bool settles = settling_ > 0 && followed_layout_ != layout_.key;
+  const bool touched = ImGui::GetIO().MouseWheel != 0 || ImGui::IsAnyMouseDown();
+  settling_ = new_text ? kSettling : touched ? 0 : std::max(0, settling_ - 1);
+  const bool settles = settling_ > 0;
   if (wanted_top_ && !new_text)
     scroll_to_line(*std::exchange(wanted_top_, std::nullopt), line_height);
   else if ((new_text || new_keys || settles) && span &&
@@ -231,10 +235,12 @@ void TokenText::follow(DrawContext& context, const Place& here, float line_heigh
     scroll_to(span->begin, line_height, 0.35F);
   else if (new_text || settles || here.chunk != followed_.chunk)
     scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
-  else if (followed_layout_ != layout_.key)
-    scroll_to(top_.token, line_height, 0);
+  else if (followed_layout_ != layout_.key || room != followed_room_)
+    sees_span_&& span ? scroll_to(span->begin, line_height, 0.35F)
+                      : scroll_to(top_.token, line_height, 0);
   followed_ = here;
   followed_layout_ = layout_.key;
+  followed_room_ = room;
 }
 
 // The token's line comes to this share of the height, unless it is in view.

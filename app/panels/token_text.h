@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::panels {
@@ -136,9 +137,11 @@ class TokenText {
   Mouse pressed(std::int32_t token);
 
   Layout layout_, next_layout_;
-  state::Place followed_;        // scrolled for
-  std::string followed_layout_;  // the same
-  int settling_ = 0;             // frames in which a new text's room may still change
+  state::Place followed_;                  // scrolled for
+  std::string followed_layout_;            // the same
+  std::pair<float, float> followed_room_;  // its height, and that of a line
+  bool sees_span_ = false;                 // the watched span is in view
+  int settling_ = 0;                       // frames in which a new text's room may still change
   Top top_;
   std::optional<Top> wanted_top_;  // to be it
   std::int32_t drag_from_ = -1;

@@ -120,14 +120,12 @@ const Perspective& perspective_or_first(const std::string& id) {
 }
 
 const Perspective& home_of(const std::string& view) {
-  const Perspective* home = nullptr;
-  for (const Perspective& perspective : perspectives()) {
-    const PlacedView* placed = perspective.find(view);
-    if (placed == nullptr) continue;
-    if (placed->spot == Spot::Large) return perspective;
-    if (home == nullptr) home = &perspective;
-  }
-  return home != nullptr ? *home : perspectives().front();
+  for (const Spot spot : {Spot::Large, Spot::Below, Spot::Beside, Spot::BesideBelow})
+    for (const Perspective& perspective : perspectives())
+      if (const PlacedView* placed = perspective.find(view);
+          placed != nullptr && placed->spot == spot)
+        return perspective;
+  return perspectives().front();
 }
 
 }  // namespace kvloupe::state

@@ -52,7 +52,7 @@ const std::vector<Perspective>& perspectives();
 const Perspective* find_perspective(const std::string& id);
 // "", as of a trace that was never shown, and an id that no workspace has: the first.
 const Perspective& perspective_or_first(const std::string& id);
-// Where a view lives: where it is large, else where it lies at all, else the first.
+// Where a view lives: where it is large, else where it has most room, else the first.
 const Perspective& home_of(const std::string& view);
 
 }  // namespace kvloupe::state

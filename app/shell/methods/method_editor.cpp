@@ -41,8 +41,11 @@ std::vector<std::string> facts_of_card(const state::MethodFacts& facts) {
                      : choice.recorded()                       ? "recorded"
                                                                : "open loop");
   if (!facts.has_run) return parts;
-  if (facts.effective_budget)
-    parts.push_back(fmt::format("{} kept", format_count(std::llround(*facts.effective_budget))));
+  if (facts.keeps_every_key())
+    parts.emplace_back("keeps all keys");
+  else if (facts.effective_budget)
+    parts.push_back(fmt::format("{} kept{}", format_count(std::llround(*facts.effective_budget)),
+                                facts.requested_budget ? "" : " on average"));
   if (facts.dense_cells > 0)
     parts.push_back(
         fmt::format("dense in {} of {}", facts.dense_cells, facts.cells + facts.dense_cells));
