@@ -139,7 +139,7 @@ class LatencyPanel final : public Panel {
     else if (result && result->total.samples > 0)
       text = state::verdict_of(*result);
     else if (answers.measuring())
-      text = "waits: something else is measured";
+      text = "it can run once the measurement under way has ended";
     if (text.empty()) return;
     ImGui::SameLine(0, widgets::em(0.8F));
     const widgets::FontScope strong(widgets::Type::Strong);

@@ -163,14 +163,14 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   const float least = ImGui::CalcTextSize(named(method.id()).c_str()).x;
   const float left = std::min(room, std::max(least, room - ImGui::CalcTextSize(numbers.c_str()).x));
   const bool has_own = !state::own_name(context.workspace, method).empty();
-  const std::string spec = method.known() ? replay::short_name(*method.spec) : method.text;
-  // Where a budget is all that it says, the window has it as on the cards.
-  const bool says_more =
-      spec.find(',') != std::string::npos ||
-      (spec.find(':') != std::string::npos && spec.find(":budget_tokens=") == std::string::npos);
-  std::string name =
-      named(has_own || (!context.figure && !says_more) ? state::label_of(context.workspace, method)
-                                                       : spec);
+  // Where a budget is all that sets it apart, the window names it as the cards do.
+  const bool is_brief = !context.figure && method.known() &&
+                        std::ranges::all_of(method.spec->not_default(), [](const auto& said) {
+                          return said.first == "budget_tokens";
+                        });
+  std::string name = named(has_own || is_brief ? state::label_of(context.workspace, method)
+                           : method.known()    ? replay::short_name(*method.spec)
+                                               : method.text);
   if (!has_own && ImGui::CalcTextSize(name.c_str()).x > left) name = named(method.id());
   const ImU32 color = index < state::kSlots.size()
                           ? widgets::color_of_slot(context.palette, state::kSlots[index])

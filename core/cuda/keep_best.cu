@@ -309,10 +309,13 @@ __global__ void __launch_bounds__(kThreads) keep_best_kernel(KeepBest p, Level l
 template <typename Rank, int kThreads, int kHeld>
 cudaError_t launch(const KeepBest& p, const Level& level, cudaStream_t stream) {
   using Kept = Memory<Rank, kThreads, kHeld>;
-  const cudaError_t status =
-      cudaFuncSetAttribute(keep_best_kernel<Rank, kThreads, kHeld>,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Kept));
-  if (status != cudaSuccess) return status;
+  // More than 48 KiB of shared memory a block must be asked for.
+  if constexpr (sizeof(Kept) > (48 << 10)) {
+    const cudaError_t status =
+        cudaFuncSetAttribute(keep_best_kernel<Rank, kThreads, kHeld>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Kept));
+    if (status != cudaSuccess) return status;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(p.rows) * static_cast<unsigned>(level.parts));
   config.blockDim = dim3(kThreads);
@@ -366,6 +369,7 @@ std::size_t keep_best_scratch(const KeepBest& p) {
 cudaError_t launch_keep_best(const KeepBest& p, cudaStream_t stream) {
   if (!is_possible(p)) return cudaErrorInvalidValue;
   const Scratch needed(p);
+  if (needed.parts > 0 && p.scratch == nullptr) return cudaErrorInvalidValue;
   auto* const left_out = needed.parts > 0 ? static_cast<LeftOut*>(p.scratch) : nullptr;
   auto* to = reinterpret_cast<std::int32_t*>(left_out + p.rows * needed.parts);
   const std::int32_t* from = nullptr;

@@ -188,6 +188,8 @@ TEST_F(EmulatedSelection, ProblemsThatCannotBeAreRefused) {
   EXPECT_EQ(launch_score_keys(wide, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_row_products({}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_keep_best({}, nullptr), cudaErrorInvalidValue);
+  const KeepBest without_scratch = testing::problem_of(testing::BestShape{1, 20000, 100});
+  EXPECT_EQ(launch_keep_best(without_scratch, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_page_bounds({}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_pack_rows({}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(launch_query_relevance({}, nullptr), cudaErrorInvalidValue);

@@ -129,7 +129,7 @@ TEST_F(WindowPresent, TheSpeakerHasAWindow) {
   save_picture("audience.png");
   drive("next", [](ImGuiTestContext* ctx) { ctx->ItemClick("//###speaker/Next"); });
   EXPECT_EQ(place().chunk, 4);
-  drive("before", [](ImGuiTestContext* ctx) { ctx->ItemClick("//###speaker/Before it"); });
+  drive("before", [](ImGuiTestContext* ctx) { ctx->ItemClick("//###speaker/Back"); });
   EXPECT_EQ(place().chunk, 1);
   press(ImGuiKey_F11);
   frames(4);

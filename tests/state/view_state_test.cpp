@@ -249,6 +249,19 @@ TEST_F(ViewState, ALinkIsOneStepOfTheHistoryOrNone) {
   EXPECT_TRUE(workspace.selection() == there);
 }
 
+// Where its view is large, or has most room; one without a view stays.
+TEST_F(ViewState, ALinkToAViewLeadsToItsWorkspace) {
+  open();
+  for (const auto& [link, workspace_of_it] : {std::pair{"method=quoka;view=kv_map", "kept"},
+                                              {"method=quoka;view=token_strip", "kept"},
+                                              {"method=quoka;view=heavy_tail", "works"},
+                                              {"method=quoka;view=latency", "much"},
+                                              {"method=quoka", "much"}}) {
+    state::show(workspace, state::parse_link(link));
+    EXPECT_EQ(workspace.selection().perspective, workspace_of_it) << link;
+  }
+}
+
 TEST(Link, KeepsSignsOfItsOwnInValues) {
   state::ViewState what;
   what.methods = {"seer_attention:gate=/a;b%3B=c.h5", "run:1"};

@@ -84,7 +84,7 @@ int SpeakerWindow::draw(const widgets::Palette& palette, const Slide& slide) {
                           slide.next.empty() ? "This is the last one." : "Next: " + slide.next);
     ImGui::Spacing();
     ImGui::BeginDisabled(slide.number <= 1);
-    if (ImGui::Button("Before it")) step = -1;
+    if (ImGui::Button("Back")) step = -1;
     ImGui::EndDisabled();
     ImGui::SameLine();
     ImGui::BeginDisabled(slide.next.empty());

@@ -30,7 +30,7 @@ class SpeakerWindow {
 
   // Before ImGui's frame: it makes windows of the desktop only where it is told to.
   void before_frame() const;
-  // The step that a button asks for: 1, -1, or 0 for none.
+  // The step that its buttons ask for: 1, -1, or 0 for none.
   int draw(const widgets::Palette& palette, const Slide& slide);
 
  private:
