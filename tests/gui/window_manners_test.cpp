@@ -116,7 +116,7 @@ TEST_F(WindowManners, CtrlFSearchesTheText) {
   EXPECT_FALSE(explorer().panels().visible("token_strip"));
   drive("find", [](ImGuiTestContext* ctx) {
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_F);
-    ctx->Yield(6);
+    ctx->Yield(12);
     ctx->KeyChars("special magic");
     ctx->KeyPress(ImGuiKey_Enter);
     ctx->Yield(3);

@@ -76,6 +76,7 @@ PanelHost::Source& PanelHost::add_source(const std::string& id, const std::strin
 
 void PanelHost::draw(const figure::GuiContext& gui) {
   follow_selection();
+  start_search();
   if (fills() && !workspace_.traces.tabs().empty()) return filled_ui(gui);
   layout_ui();
   for (Window& window : windows_) window.visible = false;
@@ -342,8 +343,17 @@ void PanelHost::open_here(const std::string& id, const std::string& beside) {
 
 void PanelHost::search(const std::string& id) {
   show(id);
-  for (Source& source : sources_)
-    if (source.id == id && source.panel) source.panel->start_search();
+  to_search_ = id;
+}
+
+// Each tab that comes to the front takes the keyboard, so the search comes after all of them.
+void PanelHost::start_search() {
+  if (to_search_.empty()) return;
+  if (!fills())
+    for (const Window* window : windows_of(*shown_))
+      if (is_open(*window) && window->frames_to_focus > 0) return;
+  const Source* source = source_of(std::exchange(to_search_, {}));
+  if (source != nullptr && source->panel) source->panel->start_search();
 }
 
 // What is as at first is no choice.

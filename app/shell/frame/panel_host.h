@@ -124,6 +124,7 @@ class PanelHost {
   Source* source_of(const std::string& id);
   std::vector<Window*> windows_of(const state::Perspective& perspective);
   void follow_selection();
+  void start_search();
   void layout_ui();
   void follow_room();
   bool is_first_layout();
@@ -174,6 +175,7 @@ class PanelHost {
   std::vector<std::string> own_views_;  // of the method whose first was brought to the front
   int frames_to_order_ = 0;             // until their tabs are there
   std::string waiting_;                 // to be shown once there is a trace
+  std::string to_search_;               // id of what gets the keyboard in its search
   std::vector<Closing> closings_;       // the last at the end
   bool reset_layout_ = false;
   std::optional<Layout> to_build_, chosen_layout_;
