@@ -30,7 +30,10 @@ class AquaLanesPanel final : public Panel {
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);
-    option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
+    if (result->note.empty())
+      option_beside_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
+    else
+      option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
     option_beside_ui(context, "aqua_lanes", "beside", "beside", widgets::em(7));
     if (context.workspace.option("aqua_lanes", "plot") == "overlap") {
       lane_overlaps_ui(context, result);
@@ -71,7 +74,7 @@ class AquaLanesPanel final : public Panel {
     // Of its plots and their words, each of the least height.
     const float least = context.least_plot > 0 ? (wide ? 46.0F : 88.0F)
                         : context.figure       ? (wide ? 22.0F : 54.0F)
-                                               : (wide ? 31.0F : 66.0F);
+                                               : (wide ? 29.0F : 66.0F);
     const float height = std::max(room.y, widgets::em(least));
     const float left = wide ? room.x * 0.44F : room.x;
     ImGui::BeginChild("lanes", {left, wide ? height : height * 0.45F}, ImGuiChildFlags_None,
@@ -93,7 +96,7 @@ class AquaLanesPanel final : public Panel {
         fmt::format("share of the {}'s rows whose score uses the lane", step_word(r.span.phase)));
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "0 %", "100 %", "of rows",
                             widgets::em(6));
-    const std::string sliced = "static slicing keeps the lanes left of it";
+    const std::string sliced = "static slicing: left of it";
     ImGui::SameLine(0, widgets::em(1));
     if (ImGui::CalcTextSize(sliced.c_str()).x + widgets::em(2) > ImGui::GetContentRegionAvail().x)
       ImGui::NewLine();

@@ -74,8 +74,6 @@ class HeavyTailPanel final : public Panel {
     widgets::legend_ui(p, items);
     beside_ui(widgets::em(1.5F), widgets::em(22));
     color_range_ui(context, {});
-    if (context.figure || answer.num_queries() == 1) return;
-    option_beside_ui(context, kView, "order", "rows by", widgets::em(6));
   }
 
   void plots_ui(DrawContext& context, const Tails& result) {
@@ -133,12 +131,14 @@ class HeavyTailPanel final : public Panel {
       return ImGui::CalcTextSize(measured.c_str()).x <= room;
     };
     heading_ui(context, title, fits() ? measured : in_short);
-    ImGui::Dummy({0, widgets::em(0.9F)});  // for the names of spans above the rows
   }
+  // As high as the names of spans above the rows, so that the plots beside them begin with them.
+  static void room_of_names_ui() { ImGui::Dummy({0, widgets::em(0.9F)}); }
 
   void relevance_ui(DrawContext& context, const Tails& result) {
     column_head_ui(context, "Relevance", "1 + S_q = 1 \u2212 cos(mean query, query), by rank",
                    "1 \u2212 cos(mean, query)");
+    room_of_names_ui();
     const Curve& curve = result->relevance;
     if (curve.line.empty()) {
       widgets::empty_ui(context.palette, "All queries are equal: no S_q exceeds \u22121.");
@@ -234,6 +234,7 @@ class HeavyTailPanel final : public Panel {
   void mass_ui(DrawContext& context, const Tails& result) {
     column_head_ui(context, "Mass", "share of the attention to the past, position 0 left out",
                    "of the past but position 0");
+    room_of_names_ui();
     const Answer& answer = *result;
     const bool short_words = is_low();
     if (!ImPlot::BeginPlot("##mass", rest_of(context), kScatterFlags)) return;
@@ -330,10 +331,16 @@ class HeavyTailPanel final : public Panel {
     const std::string in_short = measured;
     if (several && place.chunk_info().begin > 0) measured += "; the line: the chunk begins";
     column_head_ui(context,
-                   !several ? "Row"
-                   : sorted ? "Rows by S_q"
-                            : "Rows by position",
+                   !several          ? "Row"
+                   : !context.figure ? "Rows"
+                   : sorted          ? "Rows by S_q"
+                                     : "Rows by position",
                    measured, in_short);
+    if (several && !context.figure) {
+      option_beside_ui(context, kView, "order", "by", widgets::em(6));
+    } else {
+      room_of_names_ui();
+    }
     MapPlotSpec spec;
     spec.id = "##rows";
     spec.x_label = "key (token position)";

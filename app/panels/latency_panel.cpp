@@ -211,7 +211,8 @@ class LatencyPanel final : public Panel {
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
                           fmt::format("dense: the fastest form, here {}. Attention over what was "
-                                      "kept takes this machine {:.3g} ms at least.",
+                                      "kept takes this machine {:.3g} ms at least. Each part is "
+                                      "timed on its own: they need not add up to the total.",
                                       r.dense_variant, r.floor_ms));
     bars_ui(context, result, longest);
   }

@@ -83,7 +83,8 @@ class MissInspectorPanel final : public Panel {
               [&] { span_verdict_ui(context, losses[i], slots[i], shown(slots[i]).search_span); });
     };
     const auto heads = [&](std::size_t i) {
-      part_ui("span heads", i, [&] { span_heads_ui(context, losses[i]); });
+      part_ui("span heads", i,
+              [&] { span_heads_ui(context, losses[i], shown(slots[i]).all_heads); });
     };
     // Beside each other the maps of both begin at one height.
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -240,6 +241,7 @@ class MissInspectorPanel final : public Panel {
     std::string searched_for;
     bool search_span = false;  // for the budget that keeps all of the span
     std::string span_searched_for;
+    bool all_heads = false;  // that matter to the span are listed
   };
   ShownParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
 

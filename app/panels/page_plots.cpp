@@ -51,6 +51,14 @@ void cut_line(ImDrawList* draw, const DrawContext& context, ImVec2 from, ImVec2 
                 std::max(1.0F, widgets::em(0.07F)));
 }
 
+// Legible over dots.
+void label_ui(ImDrawList* draw, const DrawContext& context, ImVec2 at, const char* text) {
+  const ImVec2 size = ImGui::CalcTextSize(text);
+  draw->AddRectFilled({at.x - 2, at.y}, {at.x + size.x + 2, at.y + size.y},
+                      widgets::with_alpha(context.palette.panel, 0.85F), 2);
+  draw->AddText(at, context.palette.muted, text);
+}
+
 // What was taken lies above the one line, what a perfect bound would take right of the other.
 void cuts_ui(ImDrawList* draw, const DrawContext& context, const Pages& result) {
   const ImPlotRect limits = ImPlot::GetPlotLimits();
@@ -60,15 +68,15 @@ void cuts_ui(ImDrawList* draw, const DrawContext& context, const Pages& result) 
     cut_line(draw, context, ImPlot::PlotToPixels(limits.X.Min, *bound),
              ImPlot::PlotToPixels(limits.X.Max, *bound));
     const ImVec2 at = ImPlot::PlotToPixels(limits.X.Min, *bound);
-    draw->AddText({at.x + widgets::em(0.3F), at.y - ImGui::GetTextLineHeight() - 1},
-                  context.palette.muted, "taken: bound above");
+    label_ui(draw, context, {at.x + widgets::em(0.3F), at.y - ImGui::GetTextLineHeight() - 1},
+             "taken: bound above");
   }
   if (best) {
     cut_line(draw, context, ImPlot::PlotToPixels(*best, limits.Y.Min),
              ImPlot::PlotToPixels(*best, limits.Y.Max));
     const ImVec2 at = ImPlot::PlotToPixels(*best, limits.Y.Min);
-    draw->AddText({at.x + widgets::em(0.3F), at.y - ImGui::GetTextLineHeight() - 2},
-                  context.palette.muted, "truly best");
+    label_ui(draw, context, {at.x + widgets::em(0.3F), at.y - ImGui::GetTextLineHeight() - 2},
+             "truly best");
   }
 }
 
@@ -254,8 +262,8 @@ void bound_scatter_ui(DrawContext& context, const Pages& result, ImVec2 size) {
   draw->AddLine(ImPlot::PlotToPixels(limits.X.Min, limits.X.Min),
                 ImPlot::PlotToPixels(limits.X.Max, limits.X.Max), context.palette.faint,
                 std::max(1.0F, widgets::em(0.08F)));
-  cuts_ui(draw, context, result);
   const auto pointed = dots_ui(context, result);
+  cuts_ui(draw, context, result);
   ImPlot::PopPlotClipRect();
   if (ImPlot::IsPlotHovered() && !context.figure && pointed)
     page_tooltip(context, result, *pointed);

@@ -53,7 +53,8 @@ class QuestPagesPanel final : public Panel {
  private:
   static void note_ui(DrawContext& context, const PageReport& report) {
     std::string note;
-    if (report.span.phase == trace::Phase::Prefill)
+    // The window has a chip and a heading that say so, and little room.
+    if (report.span.phase == trace::Phase::Prefill && context.figure)
       note = "A chunk of the prompt: an extension, the paper selects in decode only. ";
     if (report.dense_reason)
       note +=
@@ -84,7 +85,7 @@ class QuestPagesPanel final : public Panel {
     const bool wide = room.x > widgets::em(52);
     const bool has_steps = !result->report.steps.empty();
     const float height = std::max(
-        room.y, widgets::em(context.figure ? (wide ? 24.0F : 64.0F) : (wide ? 31.0F : 70.0F)));
+        room.y, widgets::em(context.figure ? (wide ? 24.0F : 64.0F) : (wide ? 29.0F : 70.0F)));
     const float left = wide ? room.x * 0.36F : room.x;
     ImGui::BeginChild("bounds", {left, wide ? height : height * 0.34F});
     bounds_ui(context, result);
@@ -103,7 +104,7 @@ class QuestPagesPanel final : public Panel {
     const auto& p = context.palette;
     const PageReport& r = result->report;
     heading_ui(context, "Bound against truth",
-               fmt::format("each dot a page of {} token{}, scaled logits", r.page_size,
+               fmt::format("a dot: a page of {} token{}; logits", r.page_size,
                            r.page_size == 1 ? "" : "s"));
     if (!r.dense_reason)
       widgets::legend_ui(p, {{"taken, truly best", color_of(p, PageVerdict::Hit), Shape::Dot},

@@ -38,7 +38,7 @@ constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.45, 1.45},
                                         {"selected", 4.55, 5.15}}};
 constexpr double kStripsHeight = 5.4;
 // So many em high their gaps hold the titles, and no title lies on a strip.
-constexpr float kStripsWithTitles = 17;
+constexpr float kStripsWithTitles = 15;
 
 struct WindowChoice {
   int window;
@@ -176,6 +176,7 @@ class ReceivedRankingsPanel final : public Panel {
     std::string text = fmt::format("the last {}", format_count(now));
     for (const WindowChoice& choice : kWindows)
       if (choice.window == now) text = choice.text;
+    beside_ui(widgets::em(1), widgets::em(11) + ImGui::CalcTextSize("queries that rank").x);
     ImGui::SetNextItemWidth(std::min(widgets::em(11), ImGui::GetContentRegionAvail().x * 0.5F));
     if (!ImGui::BeginCombo("queries that rank", text.c_str())) return;
     for (const WindowChoice& choice : kWindows)
@@ -242,12 +243,14 @@ class ReceivedRankingsPanel final : public Panel {
                        widgets::LegendItem::Shape::Ring});
     widgets::legend_ui(context.palette, items);
     const std::int64_t top = picture.rankings().top;
+    const widgets::FontScope small(widgets::Type::Caption);
     std::string text =
         fmt::format("high: {} ({} of the keys)",
                     top == 1 ? "the best" : fmt::format("among the {} best", format_count(top)),
                     share_text(ReceivedRankings::kTopShare));
     if (const std::int64_t step = picture.ranked->drawn_one_in; step > 1)
       text += fmt::format("; below, one in {} of the other keys is drawn", step);
+    beside_ui(widgets::em(1), ImGui::CalcTextSize(text.c_str()).x);
     widgets::text_wrapped(context.palette.muted, text);
   }
 

@@ -5,6 +5,7 @@
 #include "app/state/labels.h"
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/token_text.h"
+#include "app/widgets/number_tiles.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -90,7 +91,8 @@ class SelectedVsTruePanel final : public Panel {
   void two_bars_ui(DrawContext& context, const Both& result, const RankEnds& ends, ImVec2 size) {
     const float top = ImGui::GetCursorPosY(), room = ImGui::GetContentRegionAvail().x;
     const bool beside = room > widgets::em(48);
-    const float line = ImGui::GetTextLineHeight();
+    const float line =
+        ImGui::GetTextLineHeight() + widgets::em(0.15F);  // descenders of the bold name
     const std::array answers{result->of_a.get(), result->of_b.get()};
     std::vector<RankedKeys> methods;
     for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -168,54 +170,18 @@ class SelectedVsTruePanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  static float item_width(const std::string& value, const std::string& name) {
-    const auto width = [](const std::string& text, widgets::Type type) {
-      const widgets::FontScope scope(type);
-      return ImGui::CalcTextSize(text.c_str()).x;
-    };
-    return std::max(width(value, widgets::Type::Title), width(name, widgets::Type::Caption));
-  }
-
-  // A number above its name.
-  static void item_ui(ImVec2 at, const std::string& value, const std::string& name, ImU32 color,
-                      ImU32 name_color) {
-    ImGui::SetCursorScreenPos(at);
-    {
-      const widgets::FontScope strong(widgets::Type::Title);
-      widgets::text_colored(color, value);
-    }
-    ImGui::SetCursorScreenPos({at.x, at.y + widgets::em(1.45F)});
-    const widgets::FontScope small(widgets::Type::Caption);
-    widgets::text_colored(name_color, name);
-  }
-
   static void numbers_ui(DrawContext& context, const analysis::SelectedVsTrue& v) {
-    struct Item {
-      std::string value, name;
-      ImU32 color;
-    };
     const auto& p = context.palette;
-    std::vector<Item> items{{share_text(v.mass_recall), "mass recall", p.text},
-                            {share_text(v.topk_overlap), "top-k overlap", p.text},
-                            {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
-                            {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
-                            {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
-                             p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
-                            {share_text(v.missed_mass), "mass missed", p.miss}};
-    if (!context.figure) items.pop_back();  // the complement of the recall: room is short there
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float room = ImGui::GetContentRegionAvail().x;
-    const float even = std::min(widgets::em(9), room / static_cast<float>(items.size()));
-    ImVec2 where = at;
-    for (const Item& item : items) {
-      const float width = item_width(item.value, item.name);
-      if (where.x > at.x && where.x + width > at.x + room)
-        where = {at.x, where.y + widgets::em(2.75F)};
-      item_ui(where, item.value, item.name, item.color, p.muted);
-      where.x += std::max(even, width + widgets::em(0.8F));
-    }
-    ImGui::SetCursorScreenPos({at.x, where.y + widgets::em(2.75F)});
-    ImGui::Dummy({0, 0});
+    std::vector<widgets::NumberTile> tiles{
+        {share_text(v.mass_recall), "mass recall"},
+        {share_text(v.topk_overlap), "top-k overlap"},
+        {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
+        {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
+        {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
+         p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
+        {share_text(v.missed_mass), "mass missed", p.miss}};
+    if (!context.figure) tiles.pop_back();  // the complement of the recall: room is short there
+    widgets::number_tiles_ui(p, tiles);
   }
 
   static void filter_ui(DrawContext& context, bool both) {
@@ -256,12 +222,14 @@ class SelectedVsTruePanel final : public Panel {
     const std::vector<KeyRank>& keys = listed.ranks.cell.by_true_rank;
     ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                             ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-    if (!context.figure) flags |= ImGuiTableFlags_ScrollY;
-    const float room = std::max(ImGui::GetContentRegionAvail().y,
-                                context.figure ? context.least_plot : widgets::em(9.0F));
+    // Where few rows have room the panel scrolls, and the table with it.
+    const bool scrolls = !context.figure && ImGui::GetContentRegionAvail().y >= widgets::em(11);
+    if (scrolls) flags |= ImGuiTableFlags_ScrollY;
+    const float room =
+        std::max(ImGui::GetContentRegionAvail().y, context.figure ? context.least_plot : 0);
     const bool both = listed.both != nullptr;
     if (!ImGui::BeginTable(both ? "##keys of both" : "##keys", both ? 6 : 5, flags,
-                           {0, context.figure ? 0 : room}))
+                           {0, scrolls ? room : 0}))
       return;
     ImGui::TableSetupScrollFreeze(0, 1);
     constexpr std::array kColumns{std::pair{"rank", 0.9F}, std::pair{"key", 0.9F},

@@ -3,12 +3,14 @@
 #include "app/panels/layer_rows.h"
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
+#include "app/widgets/number_tiles.h"
 #include "app/widgets/table.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -102,26 +104,44 @@ class HeadGrid {
   std::set<std::pair<int, int>> matters_;
 };
 
-// Makes it method B.
-void remedy_button_ui(DrawContext& context, const SpanLossNow& now, const std::string& words,
-                      const selection::MethodSpec& spec, const std::string& tip) {
-  const std::string text = words + "  \u2192 B";
-  const float width = ImGui::CalcTextSize(text.c_str()).x + widgets::em(1);
-  beside_ui(widgets::em(0.4F), width);
-  if (ImGui::Button(text.c_str()))
-    context.workspace.cursor.set_method(state::Slot::B,
-                                        state::choice_of_spec(spec, *now.question.place.trace));
-  if (ImGui::IsItemHovered())
-    widgets::tooltip("%s\nclick: method B becomes %s", tip.c_str(), spec.canonical().c_str());
+// Makes it method B; what it is good for stands behind it.
+void remedy_ui(DrawContext& context, const SpanLossNow& now, const std::string& words,
+               const selection::MethodSpec* spec, const std::string& effect) {
+  if (spec != nullptr) {
+    if (ImGui::SmallButton((words + "  \u2192 B").c_str()))
+      context.workspace.cursor.set_method(state::Slot::B,
+                                          state::choice_of_spec(*spec, *now.question.place.trace));
+    if (ImGui::IsItemHovered())
+      widgets::tooltip("click: method B becomes %s", spec->canonical().c_str());
+  } else {
+    widgets::text_colored(context.palette.text, words);
+  }
+  ImGui::SameLine(0, widgets::em(0.6F));
+  const widgets::FontScope small(widgets::Type::Caption);
+  widgets::text_wrapped(context.palette.muted, effect);
+}
+
+void budget_remedy_ui(DrawContext& context, const SpanLossNow& now) {
+  const SpanLoss& loss = *now.loss;
+  const std::optional<std::int64_t> enough = loss.sums().enough;
+  if (!enough)
+    return widgets::text_wrapped(context.palette.text,
+                                 "No budget that was tried keeps all of it in every head.");
+  const selection::MethodSpec spec =
+      loss.method.spec->with({{"budget_tokens", fmt::format("{}", *enough)}});
+  remedy_ui(context, now, fmt::format("budget {}", format_count(*enough)), &spec,
+            loss.exact_budgets ? "keeps all of it in every head; one less does not"
+                               : "is the largest that a head needs; others may lose some with it");
 }
 
 void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
   const SpanLoss& loss = *now.loss;
-  const std::string remedy = replay::remedy_of(loss);
-  if (!remedy.empty()) widgets::text_wrapped(context.palette.text, remedy);
-  if (context.figure) return;
+  if (context.figure) {
+    const std::string remedy = replay::remedy_of(loss);
+    if (!remedy.empty()) widgets::text_wrapped(context.palette.text, remedy);
+    return;
+  }
   const SpanLoss::Sums sums = loss.sums();
-  ImGui::Dummy({0, 0});
   if (now.may_look && sums.lost() > 0) {
     if (ImGui::Button("Look for the budget that keeps all of it###look")) search = true;
     if (ImGui::IsItemHovered())
@@ -131,23 +151,59 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
           "layer, which takes a while.",
           now.question.method.id().c_str());
   }
-  if (sums.lost() == 0 || !loss.method.known()) return;
-  if (loss.has_budgets && sums.enough)
-    remedy_button_ui(context, now, fmt::format("budget {}", format_count(*sums.enough)),
-                     loss.method.spec->with({{"budget_tokens", fmt::format("{}", *sums.enough)}}),
-                     loss.exact_budgets
-                         ? "It keeps all of the span in every head."
-                         : "The largest budget that a head needs: others may lose some with it.");
+  if (sums.lost() == 0 || !loss.method.known() || !loss.has_causes) return;
+  if (loss.has_budgets) budget_remedy_ui(context, now);
   for (const SpanChange& change : loss.changes)
-    if (change.spec && change.heads > 0)
-      remedy_button_ui(
-          context, now, change.change, *change.spec,
-          fmt::format("It would keep all of the span in {} more heads.", change.heads));
+    if (change.heads > 0)
+      remedy_ui(context, now, change.change, change.spec ? &*change.spec : nullptr,
+                fmt::format("would mend {} of the {} heads that lose some", change.heads,
+                            sums.heads - sums.whole));
 }
 
-void heads_ui(DrawContext& context, const SpanLoss& loss) {
-  const table::Table table =
-      state::span_heads_table(loss, context.figure ? kMostHeads : kMostHeadsInWindow);
+// The shares of what was lost, by the step that lost it.
+void causes_ui(DrawContext& context, const SpanLoss& loss) {
+  const SpanLoss::Sums sums = loss.sums();
+  if (!loss.has_causes || sums.lost() == 0) return;
+  const widgets::Palette& p = context.palette;
+  const auto share_of = [&](replay::Stage cause) {
+    return static_cast<double>(sums.lost_to[static_cast<std::size_t>(cause)]) /
+           static_cast<double>(sums.lost());
+  };
+  const std::vector<replay::Stage> causes = sums.causes();
+  if (causes.empty()) return widgets::text_colored(p.muted, "Why it was lost is not recorded.");
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x, height = widgets::em(0.5F);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  draw->AddRectFilled(at, {at.x + width, at.y + height}, p.dense, 2);
+  float x = at.x;
+  for (const replay::Stage cause : causes) {
+    const float end = x + width * static_cast<float>(share_of(cause));
+    draw->AddRectFilled({x, at.y}, {std::max(x + 1, end - 1), at.y + height},
+                        widgets::color_of(p, cause), 2);
+    x = end;
+  }
+  ImGui::Dummy({width, height});
+  const widgets::FontScope small(widgets::Type::Caption);
+  widgets::text_colored(p.muted, "lost at");
+  for (const replay::Stage cause : causes) {
+    const std::string words =
+        fmt::format("{:.0f} % {}", 100 * share_of(cause), replay::words_of(cause));
+    const float mark = widgets::em(0.7F);
+    beside_ui(widgets::em(0.9F), mark + widgets::em(0.35F) + ImGui::CalcTextSize(words.c_str()).x);
+    const ImVec2 corner = ImGui::GetCursorScreenPos();
+    const float top = corner.y + (ImGui::GetTextLineHeight() - mark) / 2;
+    draw->AddRectFilled({corner.x, top}, {corner.x + mark, top + mark}, widgets::color_of(p, cause),
+                        2);
+    ImGui::Dummy({mark, 0});
+    ImGui::SameLine(0, widgets::em(0.35F));
+    widgets::text_colored(p.text, words);
+  }
+}
+
+void heads_ui(DrawContext& context, const SpanLoss& loss, bool& all) {
+  const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
+  const std::size_t few = context.figure ? kMostHeads : kMostHeadsInWindow;
+  const table::Table table = state::span_heads_table(loss, all && !context.figure ? most : few);
   if (table.rows.empty()) return;
   widgets::TableLook look{{0.8F, 1.4F, 0.7F, 0.6F, 1.1F, 1.9F}};
   if (loss.has_budgets) look.weights.push_back(1.0F);
@@ -159,6 +215,10 @@ void heads_ui(DrawContext& context, const SpanLoss& loss) {
   const widgets::FontScope small(widgets::Type::Caption);
   if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##span heads table", table, look);
+  if (context.figure || most <= few) return;
+  if (ImGui::SmallButton(all ? "fewer heads###all heads"
+                             : fmt::format("all {} heads that matter###all heads", most).c_str()))
+    all = !all;
 }
 
 }  // namespace
@@ -175,21 +235,28 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
     const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_colored(widgets::color_of_slot(p, slot), std::string(1, letter_of(slot)));
     ImGui::SameLine(0, widgets::em(0.5F));
-    widgets::text_wrapped(p.text, replay::sentence_of(loss));
+    widgets::text_wrapped(p.text, replay::headline_of(loss));
   }
+  if (!context.figure && ImGui::IsItemHovered())
+    context.workspace.pointer.at({.words = replay::sentence_of(loss)});
+  std::vector<widgets::NumberTile> tiles;
+  for (const replay::SpanNumber& number : replay::numbers_of(loss))
+    tiles.push_back({number.value, number.name, 0, number.explained});
+  if (!tiles.empty()) widgets::number_tiles_ui(p, tiles);
+  causes_ui(context, loss);
   remedies_ui(context, now, search);
   if (!now.error.empty()) widgets::text_wrapped(p.error, now.error);
   if (!now.doing.empty()) widgets::text_colored(p.muted, now.doing + "\u2026");
 }
 
-void span_heads_ui(DrawContext& context, const SpanLossNow& now) {
+void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
   if (!now.loss || now.loss->heads.empty()) return;
   const SpanLoss& loss = *now.loss;
   heading_ui(context, "The span in all layers",
              loss.has_causes ? "share kept, from none to all; dots: the heads that matter"
                              : "share kept, from none to all");
   HeadGrid(now).draw(context, now.question.place);
-  if (loss.has_causes) heads_ui(context, loss);
+  if (loss.has_causes) heads_ui(context, loss, all);
 }
 
 }  // namespace kvloupe::panels

@@ -6,10 +6,11 @@
 
 namespace kvloupe::panels {
 
-// The sentence and what would keep it. `search`: the budget is looked for where that takes long.
+// What is kept, by which causes the rest is lost, and what would keep it. `search`: the budget is looked
+// for where that takes long.
 void span_verdict_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot,
                      bool& search);
-// All layers and heads, and those that matter.
-void span_heads_ui(DrawContext& context, const state::SpanLossNow& now);
+// All layers and heads, and those that matter: a few, or with `all` each.
+void span_heads_ui(DrawContext& context, const state::SpanLossNow& now, bool& all);
 
 }  // namespace kvloupe::panels

@@ -171,13 +171,15 @@ void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 colo
   widgets::key_rect(draw, p, {from.x, to.y - widgets::em(0.25F)}, to, color, 2);
 }
 
-// A's fate above the letters, B's below; the letters stay free of both.
+// A's fate above the letters, B's below; the letters stay free of both. Most of a text may be evicted:
+// as a thin line it leaves the eye to what is not.
 void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 upper, ImU32 lower) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const float bar = widgets::em(0.26F);
-  if (upper != 0) widgets::key_rect(draw, context.palette, from, {to.x, from.y + bar}, upper);
-  if (lower != 0)
-    widgets::key_rect(draw, context.palette, {from.x, to.y - bar - 1}, {to.x, to.y - 1}, lower);
+  const auto bar = [&](ImU32 color) {
+    return widgets::em(color == context.palette.evicted ? 0.09F : 0.26F);
+  };
+  if (upper != 0) draw->AddRectFilled(from, {to.x, from.y + bar(upper)}, upper);
+  if (lower != 0) draw->AddRectFilled({from.x, to.y - bar(lower) - 1}, {to.x, to.y - 1}, lower);
 }
 
 // One around the chosen keys of each line.

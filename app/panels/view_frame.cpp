@@ -48,7 +48,7 @@ widgets::Chip basis_chip(const widgets::Palette& palette, const state::MethodFac
   return {fmt::format("basis: {}", facts.basis->source), 0,
           fmt::format("Directions fitted on {} tokens of {}.",
                       format_count(facts.basis->num_tokens), facts.basis->source),
-          facts.basis->source};
+          "basis " + facts.basis->source};
 }
 
 // Grows with the past: what is asked for differs from chunk to chunk.

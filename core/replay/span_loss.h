@@ -98,6 +98,13 @@ SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& 
 // "quoka 256 keeps all 7 keys of needle_value in 9 of 90 heads ...": what is kept, which heads matter, and
 // the causes, as far as they are known.
 std::string sentence_of(const SpanLoss& loss);
+// The same for a reader who looks before reading: its first clause, and numbers in place of the others.
+std::string headline_of(const SpanLoss& loss);
+struct SpanNumber {
+  std::string value, name;  // "0 of 90", "KV heads keep all"
+  std::string explained;    // may be empty
+};
+std::vector<SpanNumber> numbers_of(const SpanLoss& loss);
 // What would keep all of it: the budget and the changes. Empty where nothing is known of that, or lost.
 std::string remedy_of(const SpanLoss& loss);
 

@@ -229,6 +229,42 @@ std::string sentence_of(const SpanLoss& loss) {
   return text;
 }
 
+std::string headline_of(const SpanLoss& loss) {
+  const SpanLoss::Sums sums = loss.sums();
+  if (sums.heads == 0) return sentence_of(loss);
+  return fmt::format("{} {} keeps {} of {}.", words_of_chunks(loss.chunks),
+                     printable(brief_name(loss.method)),
+                     percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)),
+                     printable(loss.span.name));
+}
+
+std::vector<SpanNumber> numbers_of(const SpanLoss& loss) {
+  const SpanLoss::Sums sums = loss.sums();
+  if (sums.heads == 0) return {};
+  const auto of = [](std::int64_t count, std::int64_t all) {
+    return fmt::format("{} of {}", count, all);
+  };
+  const std::string heads = heads_word(loss.layout, sums.heads);
+  std::vector<SpanNumber> numbers{
+      {of(sums.whole, sums.heads), heads + " keep all", "All of the span's keys, in all layers."},
+      {of(sums.nothing, sums.heads), "keep none", ""}};
+  if (!loss.has_causes) return numbers;
+  if (const auto matter = loss.heads_of_mass(kShareThatMatters); !matter.empty())
+    numbers.push_back(
+        {of(std::count_if(matter.begin(), matter.end(),
+                          [](const SpanHead* head) { return head->keeps_all(); }),
+            std::ssize(matter)),
+         "that matter keep all",
+         fmt::format("Those that matter: the fewest heads with {} of the attention that the span "
+                     "receives.",
+                     percent(kShareThatMatters))});
+  if (loss.has_budgets && sums.enough && sums.lost() > 0)
+    numbers.push_back({format_count(*sums.enough), "budget that keeps all",
+                       loss.exact_budgets ? "In every head; one less does not."
+                                          : "The largest that a head needs."});
+  return numbers;
+}
+
 std::string remedy_of(const SpanLoss& loss) {
   const SpanLoss::Sums sums = loss.sums();
   if (sums.lost() == 0 || !loss.has_causes) return "";

@@ -125,12 +125,12 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
   const double loss = answer.choices.merge_loss();
   if (std::abs(loss) < 0.0005)
     return fmt::format(
-        "One set for {} costs its heads nothing here: {:.1f} % of their attention "
-        "alone, {:.1f} % merged.",
+        "One set for {} costs its heads nothing here: on average a head keeps {:.1f} % of its "
+        "attention alone, {:.1f} % merged.",
         replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
   std::string text = fmt::format(
-      "One set for all heads of {}: {} keeps {:.1f} % of their attention, {:.1f} % if each chose "
-      "alone.",
+      "One set for all heads of {}: {} keeps {:.1f} % of a head's attention on average, {:.1f} % "
+      "if each chose alone.",
       replay::row_words(answer.layout, answer.row), question.method.id(), 100 * merged,
       100 * alone);
   if (worst->recall_alone > worst->recall_merged)
