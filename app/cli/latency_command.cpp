@@ -11,6 +11,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
+#include "core/device/device_work.h"
 #include "core/device/threads.h"
 #include "core/engine/engine.h"
 #include "core/measure/latency.h"
@@ -163,6 +164,14 @@ ordered_json gpu_json(const LatencyReport& r) {
           {"throttled", r.gpu->throttled}};
 }
 
+// Of each part: {"select": 2, "gather": 1, "attend": 1}; null where it cannot be counted.
+ordered_json counts_json(const LatencyReport& r, std::int64_t device::DeviceWork::*number) {
+  if (!r.counts) return nullptr;
+  return {{"select", r.counts->select.*number},
+          {"gather", r.counts->gather.*number},
+          {"attend", r.counts->attend.*number}};
+}
+
 std::string answer_json(const std::vector<LatencyReport>& reports,
                         const std::vector<replay::UnavailableMethod>& unavailable,
                         const device::DeviceInfo& device, std::optional<int> chunk_size) {
@@ -177,6 +186,10 @@ std::string answer_json(const std::vector<LatencyReport>& reports,
   for (std::size_t i = 0; i < reports.size(); ++i)
     if (reports[i].gpu || reports[i].device.starts_with("cuda"))
       json["rows"][i]["gpu"] = gpu_json(reports[i]);
+  for (std::size_t i = 0; device.kind != device::DeviceKind::Cpu && i < reports.size(); ++i) {
+    json["rows"][i]["host_waits"] = counts_json(reports[i], &device::DeviceWork::host_waits);
+    json["rows"][i]["launches"] = counts_json(reports[i], &device::DeviceWork::launches);
+  }
   for (const auto& entry : unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
   return json_text("kvloupe-latency/1", json);
@@ -219,6 +232,14 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
   for (const LatencyReport& r : reports)
     if (const std::string gpu = r.gpu_words(); !gpu.empty())
       text += fmt::format("{}: {}\n", printable(r.method), gpu);
+  for (const LatencyReport& r : reports)
+    if (r.counts)
+      text += fmt::format(
+          "{}, layer {}: launches and waits of the host: select {} and {}, gather {} and {}, attend "
+          "{} and {}\n",
+          printable(r.method), r.layer, r.counts->select.launches, r.counts->select.host_waits,
+          r.counts->gather.launches, r.counts->gather.host_waits, r.counts->attend.launches,
+          r.counts->attend.host_waits);
   if (chunk_size)
     text += fmt::format("the prompt is cut anew into chunks of {} (open loop)\n", *chunk_size);
   if (lengths)

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <mutex>
 #include <string>
 
@@ -60,6 +61,29 @@ int num_cuda_devices() {
   cuda::DeviceFacts facts{};
   if (!describe(0, facts) && facts.count == 0) refuse(0, facts);
   return facts.count;
+}
+
+std::optional<DeviceWork> count_cuda_work(const std::function<void()>& run) {
+  static const auto count =
+      reinterpret_cast<cuda::CountWork>(load_symbol(kPlugin, cuda::kCountWorkName));
+  struct Call {
+    const std::function<void()>& run;
+    std::exception_ptr error;  // does not pass through the plug-in's caller
+  } call{run, nullptr};
+  cuda::Work work{};
+  const int failed = count(
+      [](void* context) {
+        auto& one = *static_cast<Call*>(context);
+        try {
+          one.run();
+        } catch (...) {
+          one.error = std::current_exception();
+        }
+      },
+      &call, &work);
+  if (call.error) std::rethrow_exception(call.error);
+  if (failed != 0) return std::nullopt;
+  return DeviceWork{work.launches, work.host_waits};
 }
 
 }  // namespace kvloupe::device

@@ -2,7 +2,11 @@
 // with the CUDA kernels of the kvloupe operators.
 #pragma once
 
+#include "core/device/device_work.h"
+
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 namespace kvloupe::device {
@@ -19,5 +23,8 @@ CudaDevice open_cuda_device(int index);
 
 // The devices that the driver lists, at least one, also those that cannot be used. Throws as above.
 int num_cuda_devices();
+
+// As count_device_work(); a CUDA device was opened.
+std::optional<DeviceWork> count_cuda_work(const std::function<void()>& run);
 
 }  // namespace kvloupe::device

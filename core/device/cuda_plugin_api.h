@@ -17,4 +17,12 @@ struct DeviceFacts {
 using DescribeDevice = int (*)(int index, DeviceFacts* facts);
 inline constexpr const char* kDescribeDeviceName = "kvloupe_describe_cuda_device_3";
 
+// Calls of the driver while `run(context)` runs, counted by CUPTI. Returns 0; where it cannot be had 1, and
+// `run` ran all the same.
+struct Work {
+  std::int64_t launches, host_waits;
+};
+using CountWork = int (*)(void (*run)(void* context), void* context, Work* work);
+inline constexpr const char* kCountWorkName = "kvloupe_count_cuda_work_1";
+
 }  // namespace kvloupe::cuda

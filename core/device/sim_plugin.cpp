@@ -28,4 +28,12 @@ std::size_t sim_allocated_bytes() {
   return symbol<sim::AllocatedBytes>(sim::kAllocatedBytesName)();
 }
 
+DeviceWork sim_work() {
+  open_sim();
+  static const auto count = symbol<sim::CountWork>(sim::kCountWorkName);
+  sim::Work work;
+  count(&work);
+  return {work.launches, work.host_waits};
+}
+
 }  // namespace kvloupe::device

@@ -2,6 +2,8 @@
 // in the emulator.
 #pragma once
 
+#include "core/device/device_work.h"
+
 #include <cstddef>
 
 namespace kvloupe::device {
@@ -12,5 +14,8 @@ void open_sim();
 
 // Memory of `sim` that is taken, in bytes. Opens it.
 std::size_t sim_allocated_bytes();
+
+// What was asked of `sim` since the program started. Opens it.
+DeviceWork sim_work();
 
 }  // namespace kvloupe::device

@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/device/device.h"
+#include "core/device/device_work.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
 #include "core/measure/peaks.h"
@@ -35,6 +36,17 @@ void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyR
   const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
   report->dense = times.stats(dense);
   report->dense_variant = parts[dense].name;
+}
+
+// What a method's parts ask of a device in a cell after the first.
+std::optional<LatencyReport::Counts> counts_of(MethodRun& run, const device::DeviceInfo& device,
+                                               const WorkContext& context) {
+  run.prepare(context);
+  const auto select = device::count_device_work(device, [&] { run.select(); });
+  const auto gather = device::count_device_work(device, [&] { run.gather(); });
+  const auto attend = device::count_device_work(device, [&] { run.attend(); });
+  if (!select || !gather || !attend) return std::nullopt;
+  return LatencyReport::Counts{*select, *gather, *attend};
 }
 
 double floor_ms(const Work& work, const Peaks& peaks) {
@@ -95,6 +107,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
     if (on_sample) on_sample(report);
   });
   update(times);
+  if (device.kind != device::DeviceKind::Cpu) report.counts = counts_of(run, device, context);
   report.finished = true;
   return report;
 }

@@ -2,6 +2,7 @@
 // Without Torch.
 #pragma once
 
+#include "core/device/device_work.h"
 #include "core/trace/runs/selection_record.h"
 #include "core/trace/trace_types.h"
 
@@ -64,6 +65,11 @@ struct LatencyReport {
   // Attention over what was kept can take no less on this machine: its bytes at the measured
   // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
   double floor_ms = 0;
+  // On `sim` and a GPU, of a round of its own after the others; none where it cannot be counted.
+  struct Counts {
+    device::DeviceWork select, gather, attend;
+  };
+  std::optional<Counts> counts;
   int discarded = 0;  // samples thrown away: our own threads were busy, or a GPU throttled
   std::optional<GpuConditions> gpu;
   bool finished = false;

@@ -91,6 +91,29 @@ TEST_F(Sim, OperatorsOfTorchGiveTheCpusNumbers) {
   }
 }
 
+// What a GPU would be asked for: a kernel each, and a wait where the host needs something of the result.
+TEST_F(Sim, CountsLaunchesAndWaits) {
+  const at::Tensor cpu = at::randn({8, 16}), there = on_sim(cpu), mask = there > 0;
+  using Counts = std::pair<std::int64_t, std::int64_t>;
+  const auto counted = [](const std::function<void()>& run) {
+    const sim::Work before = sim::work();
+    run();
+    const sim::Work after = sim::work();
+    return Counts{after.launches - before.launches, after.host_waits - before.host_waits};
+  };
+  EXPECT_EQ(counted([&] { there.add(1); }), Counts(1, 0));
+  EXPECT_EQ(counted([&] { there.transpose(0, 1).narrow(1, 2, 3); }), Counts(0, 0));
+  EXPECT_EQ(counted([&] { there.cpu(); }), Counts(0, 1));
+  EXPECT_EQ(counted([&] { on_sim(cpu); }), Counts(0, 1));
+  EXPECT_EQ(counted([&] { there.clone(); }), Counts(1, 0));
+  EXPECT_EQ(counted([&] { there.select(0, 1).select(0, 2).item(); }), Counts(0, 1));
+  EXPECT_EQ(counted([&] { at::nonzero(there); }), Counts(1, 1));
+  EXPECT_EQ(counted([&] { there.index({mask}); }), Counts(2, 1));  // nonzero() and what reads by it
+  EXPECT_EQ(counted([&] { there.clone().index_put_({mask}, at::zeros({}, there.options())); }).second,
+            1);
+  EXPECT_EQ(counted([&] { at::masked_fill(there, mask, 0); }).second, 0);
+}
+
 TEST_F(Sim, WhatIsDoneInPlaceOnAViewIsDoneToTheWhole) {
   const auto run = [](at::Tensor whole) {
     whole.narrow(1, 2, 3).masked_fill_(whole.narrow(1, 2, 3) > 0, -1).mul_(2);

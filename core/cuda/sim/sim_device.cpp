@@ -2,6 +2,7 @@
 // that make, view and copy tensors.
 #include "core/cuda/sim/sim_device.h"
 
+#include "core/cuda/emulator/emulator.h"
 #include "core/cuda/probability_bindings.h"
 #include "core/cuda/register_attention.h"
 #include "core/cuda/selection_bindings.h"
@@ -17,8 +18,13 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 namespace kvloupe::sim {
 namespace {
@@ -60,6 +66,18 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            c10::dtype_or_default(dtype));
 }
 
+std::atomic<std::int64_t> num_launches = 0, num_waits = 0;
+
+// An operator that goes by way of the CPU copies for itself; a GPU would not.
+thread_local bool by_way_of_cpu = false;
+
+void note_launch() {
+  if (!by_way_of_cpu) ++num_launches;
+}
+void note_wait() {
+  if (!by_way_of_cpu) ++num_waits;
+}
+
 // The same numbers as a tensor of the CPU; only while an Access lives.
 at::Tensor on_host(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
@@ -67,7 +85,9 @@ at::Tensor on_host(const at::Tensor& tensor) {
                        at::dtype(tensor.scalar_type()));
 }
 
+// As Torch's CUDA device: from pageable memory and into it the host waits.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  from.is_cpu() || to.is_cpu() ? note_wait() : note_launch();
   const Access access;
   on_host(to).copy_(on_host(from));
   return to;
@@ -97,6 +117,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 }
 
 at::Scalar local_scalar(const at::Tensor& tensor) {
+  note_wait();
   const Access access;
   return on_host(tensor).item();
 }
@@ -105,7 +126,36 @@ at::Tensor reshape_alias(const at::Tensor& tensor, at::IntArrayRef size, at::Int
   return at::native::as_strided_tensorimpl(tensor, size, stride, std::nullopt);
 }
 
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         (tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte);
+}
+
+// Operators for which the host of a GPU waits: their result's size, or what they return, is decided there.
+bool waits(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  constexpr std::array<std::string_view, 9> kAlways{
+      "aten::nonzero",  "aten::masked_select",      "aten::_unique2",
+      "aten::equal",    "aten::unique_consecutive", "aten::unique_dim",
+      "aten::bincount", "aten::repeat_interleave",  "aten::_linalg_eigh"};
+  const std::string& name = op.schema().name();
+  if (std::find(kAlways.begin(), kAlways.end(), name) != kAlways.end()) return true;
+  // What is put where a mask holds: nonzero() is a step of it. Where something is read by a mask, it is a
+  // call of its own.
+  if (name != "aten::_index_put_impl_") return false;
+  for (std::size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i)
+    if (stack[i].isList())
+      for (const c10::IValue& one : stack[i].toListRef())
+        if (one.isTensor() && is_mask(one.toTensor())) return true;
+  return false;
+}
+
 void by_way_of_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  note_launch();
+  if (waits(op, *stack)) note_wait();
+  struct Inside {
+    bool before = std::exchange(by_way_of_cpu, true);
+    ~Inside() { by_way_of_cpu = before; }
+  } const inside;
   const Access access;
   at::native::cpu_fallback(op, stack);
 }
@@ -124,6 +174,10 @@ cudaError_t run_in_emulator(const at::Tensor& like, const cuda::Launches& launch
 }
 
 }  // namespace
+
+Work work() {
+  return {num_launches + static_cast<std::int64_t>(cuda::emulator::num_launches()), num_waits};
+}
 
 void register_device() {
   static std::once_flag once;

@@ -3,6 +3,8 @@
 // GPU: a pointer that the host reads ends the program at once. Slow; its times mean nothing.
 #pragma once
 
+#include "core/device/sim_plugin_api.h"
+
 #include <cstddef>
 
 namespace kvloupe::sim {
@@ -18,6 +20,9 @@ class Access {
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 };
+
+// What was asked of the device since the program started.
+Work work();
 
 // Device memory that is taken, in bytes asked for.
 std::size_t allocated_bytes();
