@@ -1,5 +1,7 @@
 #include "core/attention/generic_attention.h"
 
+#include "core/attention/upload.h"
+
 #include <ATen/ATen.h>
 
 #include <limits>
@@ -10,7 +12,7 @@ namespace kvloupe::attention::generic {
 DeviceSoftmax::DeviceSoftmax(PackedSoftmax packed, const at::Tensor& queries)
     : form_(unpacked(packed)), options_(queries.options()) {
   if (form_.sink_logits.empty()) return;
-  sinks_ = at::tensor(form_.sink_logits, at::kFloat).view({-1, 1, 1}).to(options_.device());
+  sinks_ = uploaded(at::tensor(form_.sink_logits, at::kFloat).view({-1, 1, 1}), options_.device());
 }
 
 at::Tensor DeviceSoftmax::logits(const at::Tensor& q, const at::Tensor& k) const {
@@ -144,7 +146,7 @@ at::Tensor places_in(const RowsOfHeads& all, at::IntArrayRef begin, const at::Te
   for (std::size_t g = 1; g + 1 < begin.size(); ++g)
     places.narrow(0, begin[g], begin[g + 1] - begin[g])
         .add_(static_cast<std::int64_t>(g) * all.step);
-  return places.to(all.rows.device());
+  return uploaded(places, all.rows.device());
 }
 
 }  // namespace
@@ -165,8 +167,8 @@ void for_each_gathered(const at::Tensor& q, const at::Tensor& k, const DeviceSof
                        const std::function<void(std::int64_t g, const at::Tensor& p)>& use) {
   const auto heads = static_cast<std::int64_t>(begin.size()) - 1;
   const std::int64_t chunk_len = q.size(1), group = q.size(0) / heads;
-  const at::Tensor on_device = softmax.has_window() ? positions.to(q.device()) : at::Tensor();
-  const at::Tensor seen_later = shared.numel() > 0 ? shared.to(q.device()) : shared;
+  const at::Tensor on_device = softmax.has_window() ? uploaded(positions, q.device()) : at::Tensor();
+  const at::Tensor seen_later = shared.numel() > 0 ? uploaded(shared, q.device()) : shared;
   for (std::int64_t g = 0; g < heads; ++g) {
     const std::int64_t count = begin[g + 1] - begin[g];
     const at::Tensor hidden = softmax.hidden(

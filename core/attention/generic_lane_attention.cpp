@@ -3,6 +3,7 @@
 // picking them out for each query would copy most of the keys once a query.
 #include "core/attention/generic_attention.h"
 #include "core/attention/lane_products.h"
+#include "core/attention/upload.h"
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>
@@ -46,7 +47,7 @@ at::Tensor lane_attention(const at::Tensor& values, const std::optional<at::Tens
 std::tuple<at::Tensor, at::Tensor> gather_lanes(const at::Tensor& numbers, const at::Tensor& v,
                                                 at::IntArrayRef begin,
                                                 const at::Tensor& positions) {
-  const at::Tensor from = positions.to(v.device(), at::kLong);
+  const at::Tensor from = uploaded(positions, v.device()).to(at::kLong);
   std::vector<at::Tensor> k_rows, v_rows;
   for (std::int64_t g = 0; g < v.size(0); ++g) {
     const at::Tensor of_head = from.narrow(0, begin[g], begin[g + 1] - begin[g]);

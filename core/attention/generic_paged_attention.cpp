@@ -2,6 +2,8 @@
 // of a table, query block by query block of a mask.
 #include "core/attention/generic_attention.h"
 
+#include "core/attention/upload.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -36,7 +38,7 @@ at::Tensor paged_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const std::int64_t past_len = k.size(1) - q.size(1), rows = q.size(0) / q_heads_per_row;
   const auto* indptr = kv_indptr.const_data_ptr<std::int32_t>();
   const auto* ids = kv_indices.const_data_ptr<std::int32_t>();
-  const at::Tensor device_ids = kv_indices.to(q.device());
+  const at::Tensor device_ids = uploaded(kv_indices, q.device());
   const at::Tensor chunk = positions_of(past_len, k.size(1), q);
   std::vector<at::Tensor> outputs;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -83,7 +85,7 @@ at::Tensor block_sparse_attention(const at::Tensor& q, const at::Tensor& k, cons
         if (bits[j] != 0) blocks.push_back(static_cast<std::int32_t>(j));
       begins.push_back(static_cast<std::int64_t>(blocks.size()));
     }
-    const at::Tensor device_blocks = on_host(blocks).to(q.device());
+    const at::Tensor device_blocks = uploaded(on_host(blocks), q.device());
     std::vector<at::Tensor> of_head;
     for (std::int64_t i = 0; i < query_blocks; ++i) {
       // The query block's rows are positions [begin, end): a chunk of their own. What of their block

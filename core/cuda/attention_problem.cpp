@@ -1,5 +1,6 @@
 #include "core/cuda/attention_problem.h"
 
+#include "core/attention/upload.h"
 #include "core/cuda/key_mass.cuh"
 #include "core/cuda/tensor_type.h"
 
@@ -74,8 +75,9 @@ std::int64_t AttentionProblem::first_visible(std::int64_t position) const {
 void AttentionProblem::add_to_device(std::vector<int> table, const std::vector<KeyView>& views) {
   const std::size_t at_views = append(views, &table), at_sinks = append(sinks_, &table);
   if (table.empty()) return;
-  numbers_ = at::from_blob(table.data(), {static_cast<std::int64_t>(table.size())}, at::kInt)
-                 .to(q_.device(), /*non_blocking=*/false, /*copy=*/true);
+  numbers_ = attention::uploaded(
+      at::from_blob(table.data(), {static_cast<std::int64_t>(table.size())}, at::kInt),
+      q_.device());
   problem_.table = numbers_.const_data_ptr<std::int32_t>();
   problem_.views =
       views.empty() ? nullptr : reinterpret_cast<const KeyView*>(problem_.table + at_views);

@@ -1,5 +1,6 @@
 #include "core/cuda/probability_bindings.h"
 
+#include "core/attention/upload.h"
 #include "core/cuda/binding_checks.h"
 #include "core/cuda/generic_form.h"
 #include "core/cuda/probabilities.cuh"
@@ -90,8 +91,9 @@ class OnDevice {
       problem.end = std::max(problem.end, table[row]);
     }
     for (const float sink : sinks) table.push_back(std::bit_cast<std::int32_t>(sink));
-    table_ = at::from_blob(table.data(), {static_cast<std::int64_t>(table.size())}, at::kInt)
-                 .to(keys_.device(), /*non_blocking=*/false, /*copy=*/true);
+    table_ = attention::uploaded(
+        at::from_blob(table.data(), {static_cast<std::int64_t>(table.size())}, at::kInt),
+        keys_.device());
     problem.visible = table_.const_data_ptr<std::int32_t>();
     if (!first.empty()) problem.first = problem.visible + visible.size();
     if (!sinks.empty())

@@ -1,5 +1,6 @@
 #include "core/cuda/selection_bindings.h"
 
+#include "core/attention/upload.h"
 #include "core/cuda/binding_checks.h"
 #include "core/cuda/generic_form.h"
 #include "core/cuda/keep_best.cuh"
@@ -172,7 +173,7 @@ at::Tensor score_keys(const Launcher& on_device, const at::Tensor& q_in, const a
                                                 num_candidates, cosine, mean_of_queries,
                                                 scores_first);
   const at::Tensor q = with_channels_together(q_in), k = contiguous_per_head(k_in);
-  const at::Tensor chosen = chosen_in.to(q.device()).contiguous();
+  const at::Tensor chosen = attention::uploaded(chosen_in, q.device()).contiguous();
   const at::Tensor scores = at::empty({k.size(0), num_candidates}, fp32_beside(k));
   if (num_candidates == 0) return scores;
   ScoreKeys problem;

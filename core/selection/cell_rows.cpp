@@ -1,5 +1,6 @@
 #include "core/selection/cell_rows.h"
 
+#include "core/attention/upload.h"
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +11,7 @@ at::Tensor on_device(std::span<const std::int32_t> values, c10::Device device) {
   // Tensors of the host read them where they are: copied, since they may not live as long.
   const at::Tensor borrowed = at::from_blob(const_cast<std::int32_t*>(values.data()),
                                             {static_cast<std::int64_t>(values.size())}, at::kInt);
-  return borrowed.to(borrowed.options().device(device), /*non_blocking=*/false, /*copy=*/true);
+  return device.is_cpu() ? borrowed.clone() : attention::uploaded(borrowed, device);
 }
 
 at::Tensor on_device(const std::vector<std::vector<std::int32_t>>& rows, c10::Device device) {

@@ -85,9 +85,12 @@ at::Tensor on_host(const at::Tensor& tensor) {
                        at::dtype(tensor.scalar_type()));
 }
 
-// As Torch's CUDA device: from pageable memory and into it the host waits.
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  from.is_cpu() || to.is_cpu() ? note_wait() : note_launch();
+// As Torch's CUDA device: the host waits, but where it asked not to (core/attention/upload.h).
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  if (!from.is_cpu() && !to.is_cpu())
+    note_launch();
+  else if (!from.is_cpu() || !non_blocking)
+    note_wait();
   const Access access;
   on_host(to).copy_(on_host(from));
   return to;

@@ -1,6 +1,7 @@
 #include "core/selection/lanes/key_copies.h"
 
 #include "core/attention/lane_products.h"
+#include "core/attention/upload.h"
 #include "core/base/error.h"
 #include "core/selection/cell_rows.h"
 
@@ -26,9 +27,9 @@ const trace::LayerBasis& layer_of(const Cell& cell, const trace::Basis& basis) {
 at::Tensor on_device_of(const Cell& cell, const trace::Basis& basis,
                         const std::vector<float>& vectors) {
   const std::int64_t dim = basis.head_dim;
-  return at::from_blob(const_cast<float*>(vectors.data()), {basis.num_kv_heads, dim, dim},
-                       at::kFloat)
-      .to(cell.k.device());
+  return attention::uploaded(at::from_blob(const_cast<float*>(vectors.data()),
+                                           {basis.num_kv_heads, dim, dim}, at::kFloat),
+                             cell.k.device());
 }
 
 at::Tensor directions_of(const Cell& cell, const KeyCopyForm& form) {

@@ -1,5 +1,6 @@
 #include "core/selection/lanes/rotary.h"
 
+#include "core/attention/upload.h"
 #include "core/base/error.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +36,7 @@ at::Tensor Rotary::turned(const at::Tensor& rows, std::span<const double> positi
     sin_values.insert(sin_values.end(), by.sin.begin(), by.sin.end());
   }
   const auto table = [&](const std::vector<double>& values) {
-    return at::tensor(values, at::kDouble).view({count, half}).to(rows.device());
+    return attention::uploaded(at::tensor(values, at::kDouble).view({count, half}), rows.device());
   };
   const at::Tensor cos = table(cos_values), sin = table(sin_values);
   // The pairs of a row side by side.

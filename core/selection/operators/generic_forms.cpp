@@ -1,6 +1,7 @@
 #include "core/selection/operators/generic_forms.h"
 
 #include "core/attention/lane_products.h"
+#include "core/attention/upload.h"
 #include "core/selection/operators/operators.h"
 
 #include <ATen/ATen.h>
@@ -49,8 +50,8 @@ Tensor masked_logits(const Tensor& queries, const Tensor& keys, const Tensor& vi
   Tensor logits = at::matmul(queries.to(at::kFloat), keys.to(at::kFloat).t());
   logits = softcap > 0 ? (logits * (scale / softcap)).tanh() * softcap : logits * scale;
   const Tensor key = counting(keys.size(0), keys);
-  Tensor hidden = key >= visible.to(keys.device()).unsqueeze(1);
-  if (first) hidden = hidden.logical_or(key < first->to(keys.device()).unsqueeze(1));
+  Tensor hidden = key >= attention::uploaded(visible, keys.device()).unsqueeze(1);
+  if (first) hidden = hidden.logical_or(key < attention::uploaded(*first, keys.device()).unsqueeze(1));
   return logits.masked_fill(hidden, -kInfinity);
 }
 
@@ -69,8 +70,8 @@ Tensor probabilities(const Tensor& queries, const Tensor& keys, const Tensor& vi
   Tensor largest = logits.amax(2, true), sink;
   if (sinks) {
     const std::int64_t rows = queries.size(1);
-    sink = sinks->narrow(0, first_set * rows, queries.size(0) * rows)
-               .to(keys.device())
+    sink = attention::uploaded(sinks->narrow(0, first_set * rows, queries.size(0) * rows),
+                               keys.device())
                .view({queries.size(0), rows, 1});
     largest = at::maximum(largest, sink);
   }
@@ -133,7 +134,7 @@ Tensor score_keys(const Tensor& q, const Tensor& k, const Tensor& chosen,
                   std::int64_t num_candidates, bool cosine, bool mean_of_queries,
                   bool scores_first) {
   const std::int64_t heads = k.size(0), dim = k.size(2), group = q.size(0) / heads;
-  const Tensor slots = chosen.to(q.device(), at::kLong).unsqueeze(2);
+  const Tensor slots = attention::uploaded(chosen, q.device()).to(at::kLong).unsqueeze(2);
   Tensor rows = q.gather(1, slots.expand({-1, -1, dim})).to(at::kDouble);
   if (cosine) rows = rows / at::linalg_vector_norm(rows, 2, {-1}, true).clamp_min(kCosineEpsilon);
   if (mean_of_queries) rows = rows.mean({1}, true);
@@ -202,7 +203,7 @@ std::tuple<Tensor, Tensor> columns_and_slashes(const Tensor& queries, const Tens
                                                double softcap) {
   std::vector<Tensor> columns, slashes;
   const Tensor distance = counting(keys.size(1), keys);
-  const Tensor key = visible.to(keys.device()).unsqueeze(1) - 1 - distance;  // [R, T]
+  const Tensor key = attention::uploaded(visible, keys.device()).unsqueeze(1) - 1 - distance;  // [R, T]
   for_each_kv_head(queries, keys, [&](std::int64_t set, std::int64_t sets, const Tensor& of_head) {
     const Tensor p = probabilities(queries.narrow(0, set, sets), of_head, visible, first, sinks,
                                    set, scale, softcap);
@@ -265,7 +266,7 @@ void store_lanes(const Tensor& tiles, const Tensor& rows, std::int64_t place) {
 
 Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first,
                   std::int64_t count) {
-  const Tensor index = lanes.to(tiles.device(), at::kLong);
+  const Tensor index = attention::uploaded(lanes, tiles.device()).to(at::kLong);
   const std::int64_t begin = first / attention::kLaneTileKeys;
   const std::int64_t end = attention::num_lane_tiles(first + count);
   std::vector<Tensor> heads;
@@ -283,7 +284,7 @@ Tensor load_lanes(const Tensor& tiles, const Tensor& lanes, std::int64_t first,
 Tensor channel_products(const Tensor& rows, const Tensor& channels, const Tensor& tiles,
                         std::int64_t first, std::int64_t count) {
   const Tensor keys = load_lanes(tiles, channels, first, count);
-  const Tensor values = rows.gather(1, channels.to(rows.device(), at::kLong));
+  const Tensor values = rows.gather(1, attention::uploaded(channels, rows.device()).to(at::kLong));
   return at::matmul(keys, values.unsqueeze(2)).squeeze(2);
 }
 
