@@ -235,7 +235,8 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
   for (const LatencyReport& r : reports)
     if (r.counts)
       text += fmt::format(
-          "{}, layer {}: launches and waits of the host: select {} and {}, gather {} and {}, attend "
+          "{}, layer {}: launches and waits of the host: select {} and {}, gather {} and {}, "
+          "attend "
           "{} and {}\n",
           printable(r.method), r.layer, r.counts->select.launches, r.counts->select.host_waits,
           r.counts->gather.launches, r.counts->gather.host_waits, r.counts->attend.launches,

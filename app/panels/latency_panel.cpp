@@ -48,11 +48,23 @@ class LatencyPanel final : public Panel {
     const float reads = ImGui::GetContentRegionAvail().y > widgets::em(22) ? widgets::em(8) : 0;
     const ImVec2 half{beside ? (room - gap) / 2 : 0,
                       fills && reads > 0 ? ImGui::GetContentRegionAvail().y - reads : 0};
+    // Below each other, both buttons stay where they are while results come.
+    const bool stacked = !beside && timed.size() == 2;
     for (const Timed& of : timed) {
+      if (!stacked) break;
+      ImGui::PushID(static_cast<int>(of.slot));
+      controls_ui(context, of);
+      ImGui::PopID();
+    }
+    for (const Timed& of : timed) {
+      if (stacked && is_idle(of.latency)) continue;
       if (beside && &of != &timed.front()) ImGui::SameLine(0, gap);
       ImGui::PushID(static_cast<int>(of.slot));
       ImGui::BeginChild("timed", half, fills ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY);
-      controls_ui(context, of);
+      if (stacked)
+        slot_ui(context, of);
+      else
+        controls_ui(context, of);
       if (!is_idle(of.latency)) body_ui(context, of, longest_of(timed));
       ImGui::EndChild();
       ImGui::PopID();
@@ -79,6 +91,13 @@ class LatencyPanel final : public Panel {
         workspace.method(other) == workspace.method(shown))
       return {shown};
     return {Slot::A, Slot::B};
+  }
+
+  static void slot_ui(DrawContext& context, const Timed& of) {
+    const widgets::FontScope strong(widgets::Type::Strong);
+    widgets::text_colored(
+        widgets::color_of_slot(context.palette, of.slot),
+        fmt::format("{}  {}", state::letter_of(of.slot), of.latency.question.method.id()));
   }
 
   static bool is_idle(const Latency& latency) {

@@ -175,7 +175,8 @@ void point_at_step(DrawContext& context, const Pages& result, const MapPlotHit& 
 void setup_churn_axes(const Pages& result, float height) {
   const PageReport& report = result->report;
   const double first = report.steps.front().chunk;
-  ImPlot::SetupAxes(step_word(report.span.phase), fitting("pages that stay", "stay", height),
+  ImPlot::SetupAxes(step_word(report.span.phase),
+                    fitting("Jaccard with the step before", "Jaccard", height),
                     ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
   ImPlot::SetupAxis(ImAxis_Y2, fitting("pages new, taken again", "new, again", height),
                     ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_Lock);
@@ -216,10 +217,10 @@ void point_at_churn(DrawContext& context, const Pages& result) {
       std::lower_bound(report.steps.begin(), report.steps.end(), chunk,
                        [](const PageStep& s, int wanted) { return s.chunk < wanted; });
   if (step == report.steps.end() || step->chunk != chunk) return;
-  widgets::tooltip("%s %d\nstay from the step before: %s\n%d new, %d taken again",
+  widgets::tooltip("%s %d\nJaccard with the step before: %s\n%d new, %d taken again",
                    step_word(report.span.phase), step->chunk,
-                   step->jaccard ? share_text(*step->jaccard).c_str() : "\u2013", step->fresh,
-                   step->reselected);
+                   step->jaccard ? fmt::format("{:.2f}", *step->jaccard).c_str() : "\u2013",
+                   step->fresh, step->reselected);
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_chunk(step->chunk);
 }
 

@@ -20,7 +20,7 @@ void bound_strip_ui(DrawContext& context, const Pages& result, ImVec2 size);
 // Steps down, pages across.
 void page_steps_ui(DrawContext& context, const Pages& result, widgets::MapTexture& texture,
                    ImVec2 size);
-// The share of pages that stay from step to step, and how many come back.
+// Jaccard of the pages of a step and of the one before, and how many come back.
 void page_churn_ui(DrawContext& context, const Pages& result, ImVec2 size);
 
 }  // namespace kvloupe::panels

@@ -75,8 +75,8 @@ class QuestPagesPanel final : public Panel {
     text += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
                         answer.mean_looseness);
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
-      text += fmt::format(" {} of the pages stay from the step before; {}.",
-                          share_text(*step->jaccard), come_back_text(step->reselected));
+      text += fmt::format(" Jaccard with the step before: {:.2f}; {}.", *step->jaccard,
+                          come_back_text(step->reselected));
     headline_ui(context, text);
   }
 
@@ -131,7 +131,7 @@ class QuestPagesPanel final : public Panel {
                            {"taken again after it was dropped", color_of(p, PageMove::Reselected)},
                            {"dropped", color_of(p, PageMove::Dropped)},
                            {"never taken", color_of(p, PageMove::Out)},
-                           {"share that stays (Jaccard)", p.text, Shape::Line}});
+                           {"Jaccard with the step before", p.text, Shape::Line}});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
     page_steps_ui(context, result, texture_, {room.x * 0.58F - gap, room.y});

@@ -161,7 +161,11 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   };
   // The name goes before the numbers where both have no room.
   const float least = ImGui::CalcTextSize(named(method.id()).c_str()).x;
-  const float left = std::min(room, std::max(least, room - ImGui::CalcTextSize(numbers.c_str()).x));
+  const float beside = [&] {
+    const widgets::FontScope plain(widgets::Type::Caption);
+    return ImGui::CalcTextSize(numbers.c_str()).x;
+  }();
+  const float left = std::min(room, std::max(least, room - beside));
   const bool has_own = !state::own_name(context.workspace, method).empty();
   // Where a budget is all that sets it apart, the window names it as the cards do.
   const bool is_brief = !context.figure && method.known() &&

@@ -108,15 +108,17 @@ class HeadGrid {
 void remedy_ui(DrawContext& context, const SpanLossNow& now, const std::string& words,
                const selection::MethodSpec* spec, const std::string& effect) {
   if (spec != nullptr) {
-    if (ImGui::SmallButton((words + "  \u2192 B").c_str()))
+    if (ImGui::Button((words + "  \u2192 B").c_str()))
       context.workspace.cursor.set_method(state::Slot::B,
                                           state::choice_of_spec(*spec, *now.question.place.trace));
     if (ImGui::IsItemHovered())
       widgets::tooltip("click: method B becomes %s", spec->canonical().c_str());
   } else {
+    ImGui::AlignTextToFramePadding();
     widgets::text_colored(context.palette.text, words);
   }
   ImGui::SameLine(0, widgets::em(0.6F));
+  ImGui::AlignTextToFramePadding();
   const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_wrapped(context.palette.muted, effect);
 }

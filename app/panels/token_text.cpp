@@ -194,8 +194,8 @@ void TokenText::outline_ui(DrawContext& context, const Place& here, ImVec2 origi
     const float y = origin.y + line_height * static_cast<float>(layout_.line[begin]);
     ImGui::GetWindowDrawList()->AddRect(
         {origin.x + layout_.x[begin] - 1, y},
-        {origin.x + layout_.x[end] + layout_.width[end], y + line_height - 2},
-        context.palette.accent, 2, 0, widgets::em(0.11F));
+        {origin.x + layout_.x[end] + layout_.width[end], y + line_height - 2}, context.palette.text,
+        2, 0, widgets::em(0.11F));
   }
 }
 

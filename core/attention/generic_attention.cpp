@@ -167,7 +167,8 @@ void for_each_gathered(const at::Tensor& q, const at::Tensor& k, const DeviceSof
                        const std::function<void(std::int64_t g, const at::Tensor& p)>& use) {
   const auto heads = static_cast<std::int64_t>(begin.size()) - 1;
   const std::int64_t chunk_len = q.size(1), group = q.size(0) / heads;
-  const at::Tensor on_device = softmax.has_window() ? uploaded(positions, q.device()) : at::Tensor();
+  const at::Tensor on_device =
+      softmax.has_window() ? uploaded(positions, q.device()) : at::Tensor();
   const at::Tensor seen_later = shared.numel() > 0 ? uploaded(shared, q.device()) : shared;
   for (std::int64_t g = 0; g < heads; ++g) {
     const std::int64_t count = begin[g + 1] - begin[g];

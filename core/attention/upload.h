@@ -10,8 +10,11 @@ namespace kvloupe::attention {
 // is there already, and on the CPU, is the tensor itself.
 inline at::Tensor uploaded(const at::Tensor& numbers, c10::Device device) {
   if (!numbers.is_cpu() || device.is_cpu()) return numbers.to(device);
-  return (device.is_cuda() ? numbers.pin_memory() : numbers)
-      .to(device, numbers.scalar_type(), /*non_blocking=*/true, /*copy=*/true);
+  at::Tensor host = numbers;
+  if (device.is_cuda())  // Tensor::pin_memory() asks `sim`, where that is open too
+    host = at::empty(numbers.sizes(), at::dtype(numbers.scalar_type()).pinned_memory(true))
+               .copy_(numbers);
+  return host.to(device, numbers.scalar_type(), /*non_blocking=*/true, /*copy=*/true);
 }
 
 }  // namespace kvloupe::attention

@@ -232,10 +232,10 @@ std::string sentence_of(const SpanLoss& loss) {
 std::string headline_of(const SpanLoss& loss) {
   const SpanLoss::Sums sums = loss.sums();
   if (sums.heads == 0) return sentence_of(loss);
-  return fmt::format("{} {} keeps {} of {}.", words_of_chunks(loss.chunks),
+  return fmt::format("{} {} keeps {} of {} over all {} {}.", words_of_chunks(loss.chunks),
                      printable(brief_name(loss.method)),
                      percent(static_cast<double>(sums.kept) / static_cast<double>(sums.keys)),
-                     printable(loss.span.name));
+                     printable(loss.span.name), sums.heads, heads_word(loss.layout, sums.heads));
 }
 
 std::vector<SpanNumber> numbers_of(const SpanLoss& loss) {

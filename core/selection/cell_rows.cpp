@@ -107,9 +107,9 @@ namespace {
 
 // On its way to the host: there when a later copy from the same device is.
 at::Tensor begun_to_host(const at::Tensor& tensor) {
-  if (!tensor.is_cuda()) return tensor;
+  if (tensor.is_cpu()) return tensor;
   const at::Tensor host =
-      at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(true));
+      at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
   return host.copy_(tensor, /*non_blocking=*/true);
 }
 

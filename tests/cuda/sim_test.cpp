@@ -1,5 +1,6 @@
 // The device `sim` against the CPU: Torch's operators, ours, and what must end the program.
 #include "core/attention/attention.h"
+#include "core/attention/upload.h"
 #include "core/base/error.h"
 #include "core/base/work_count.h"
 #include "core/cuda/emulator/emulator.h"
@@ -105,12 +106,13 @@ TEST_F(Sim, CountsLaunchesAndWaits) {
   EXPECT_EQ(counted([&] { there.transpose(0, 1).narrow(1, 2, 3); }), Counts(0, 0));
   EXPECT_EQ(counted([&] { there.cpu(); }), Counts(0, 1));
   EXPECT_EQ(counted([&] { on_sim(cpu); }), Counts(0, 1));
+  EXPECT_EQ(counted([&] { attention::uploaded(cpu, there.device()); }), Counts(0, 0));
   EXPECT_EQ(counted([&] { there.clone(); }), Counts(1, 0));
   EXPECT_EQ(counted([&] { there.select(0, 1).select(0, 2).item(); }), Counts(0, 1));
   EXPECT_EQ(counted([&] { at::nonzero(there); }), Counts(1, 1));
   EXPECT_EQ(counted([&] { there.index({mask}); }), Counts(2, 1));  // nonzero() and what reads by it
-  EXPECT_EQ(counted([&] { there.clone().index_put_({mask}, at::zeros({}, there.options())); }).second,
-            1);
+  EXPECT_EQ(
+      counted([&] { there.clone().index_put_({mask}, at::zeros({}, there.options())); }).second, 1);
   EXPECT_EQ(counted([&] { at::masked_fill(there, mask, 0); }).second, 0);
 }
 

@@ -85,11 +85,11 @@ at::Tensor on_host(const at::Tensor& tensor) {
                        at::dtype(tensor.scalar_type()));
 }
 
-// As Torch's CUDA device: the host waits, but where it asked not to (core/attention/upload.h).
+// As Torch's CUDA device: the host waits, but where it asked not to.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (!from.is_cpu() && !to.is_cpu())
     note_launch();
-  else if (!from.is_cpu() || !non_blocking)
+  else if (!non_blocking)
     note_wait();
   const Access access;
   on_host(to).copy_(on_host(from));

@@ -27,9 +27,9 @@ const trace::LayerBasis& layer_of(const Cell& cell, const trace::Basis& basis) {
 at::Tensor on_device_of(const Cell& cell, const trace::Basis& basis,
                         const std::vector<float>& vectors) {
   const std::int64_t dim = basis.head_dim;
-  return attention::uploaded(at::from_blob(const_cast<float*>(vectors.data()),
-                                           {basis.num_kv_heads, dim, dim}, at::kFloat),
-                             cell.k.device());
+  return attention::uploaded(
+      at::from_blob(const_cast<float*>(vectors.data()), {basis.num_kv_heads, dim, dim}, at::kFloat),
+      cell.k.device());
 }
 
 at::Tensor directions_of(const Cell& cell, const KeyCopyForm& form) {

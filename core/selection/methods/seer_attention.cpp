@@ -80,10 +80,11 @@ class SeerAttention final : public BlockMasker {
                       std::int64_t num_heads, std::int64_t first) const {
     at::Tensor rows = pooled;
     if (!weights.empty())
-      rows = gate_rows(pooled, attention::uploaded(
-                                   at::from_blob(const_cast<float*>(weights.data()),
-                                                 {num_heads, pooled.size(2), gate_.hidden}, at::kFloat),
-                                   pooled.device()));
+      rows = gate_rows(
+          pooled,
+          attention::uploaded(at::from_blob(const_cast<float*>(weights.data()),
+                                            {num_heads, pooled.size(2), gate_.hidden}, at::kFloat),
+                              pooled.device()));
     if (!has_rotary(shape_, cell.layer)) return rows;
     std::vector<double> positions;
     for (std::int64_t block = first; block < first + rows.size(1); ++block)

@@ -51,7 +51,8 @@ Tensor masked_logits(const Tensor& queries, const Tensor& keys, const Tensor& vi
   logits = softcap > 0 ? (logits * (scale / softcap)).tanh() * softcap : logits * scale;
   const Tensor key = counting(keys.size(0), keys);
   Tensor hidden = key >= attention::uploaded(visible, keys.device()).unsqueeze(1);
-  if (first) hidden = hidden.logical_or(key < attention::uploaded(*first, keys.device()).unsqueeze(1));
+  if (first)
+    hidden = hidden.logical_or(key < attention::uploaded(*first, keys.device()).unsqueeze(1));
   return logits.masked_fill(hidden, -kInfinity);
 }
 
@@ -203,7 +204,8 @@ std::tuple<Tensor, Tensor> columns_and_slashes(const Tensor& queries, const Tens
                                                double softcap) {
   std::vector<Tensor> columns, slashes;
   const Tensor distance = counting(keys.size(1), keys);
-  const Tensor key = attention::uploaded(visible, keys.device()).unsqueeze(1) - 1 - distance;  // [R, T]
+  const Tensor key =
+      attention::uploaded(visible, keys.device()).unsqueeze(1) - 1 - distance;  // [R, T]
   for_each_kv_head(queries, keys, [&](std::int64_t set, std::int64_t sets, const Tensor& of_head) {
     const Tensor p = probabilities(queries.narrow(0, set, sets), of_head, visible, first, sinks,
                                    set, scale, softcap);

@@ -68,8 +68,11 @@ std::string verdict_of(const LatencyReport& report) {
   const auto speedup = report.speedup();
   if (!report.executed) return "Simulated: " + report.why_simulated() + "; no speed to compare";
   if (!speedup) return "";
-  return *speedup >= 1 ? fmt::format("{:.2f} x faster than dense attention", *speedup)
-                       : fmt::format("{:.2f} x slower than dense attention", 1 / *speedup);
+  // With both times: another run had its own dense attention, on a machine as busy as it was then.
+  const std::string times =
+      fmt::format("{:.3g} ms, dense {:.3g} ms", report.total.median_ms, report.dense.median_ms);
+  return *speedup >= 1 ? fmt::format("{}: {:.2f} x faster", times, *speedup)
+                       : fmt::format("{}: {:.2f} x slower", times, 1 / *speedup);
 }
 
 std::string LatencyQuestion::title() const {
