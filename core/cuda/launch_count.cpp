@@ -2,8 +2,12 @@
 // CUPTI, which is opened for that alone.
 #include "core/device/cuda_plugin_api.h"
 
-#include <atomic>
+#if __has_include(<cupti.h>)
 
+#include <atomic>
+#include <string>
+
+#include <cuda_runtime_api.h>
 #include <cupti.h>
 #include <dlfcn.h>
 
@@ -32,13 +36,11 @@ void CUPTIAPI count(void*, CUpti_CallbackDomain, CUpti_CallbackId call, const vo
   }
 }
 
+// Of the toolkit that the plug-in was built by.
 template <typename Function>
 Function* named(const char* name) {
-  static void* const library = [] {
-    for (const char* file : {"libcupti.so.12", "libcupti.so.13", "libcupti.so"})
-      if (void* found = ::dlopen(file, RTLD_NOW)) return found;
-    return static_cast<void*>(nullptr);
-  }();
+  static void* const library =
+      ::dlopen(("libcupti.so." + std::to_string(CUDART_VERSION / 1000)).c_str(), RTLD_NOW);
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(library, name));
 }
 
@@ -77,3 +79,13 @@ extern "C" __attribute__((visibility("default"))) int kvloupe_count_cuda_work_1(
   *work = {kvloupe::cuda::launches - launches, kvloupe::cuda::host_waits - waits};
   return subscription ? 0 : 1;
 }
+
+#else  // a toolkit without its headers
+
+extern "C" __attribute__((visibility("default"))) int kvloupe_count_cuda_work_1(
+    void (*run)(void*), void* context, kvloupe::cuda::Work*) {
+  run(context);
+  return 1;
+}
+
+#endif
