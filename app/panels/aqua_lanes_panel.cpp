@@ -59,13 +59,13 @@ class AquaLanesPanel final : public Panel {
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
     headline_ui(
         context,
-        fmt::format("With {} of {} lanes a key loses {} of its norm by its own largest lanes, {} "
-                    "by the leading lanes, {} by its queries' lanes. Scores of query head {} are "
-                    "off by {} ({}: {}).",
-                    r.kept_lanes, r.head_dim, share_text(loss.own_lanes),
-                    share_text(loss.leading_lanes), share_text(loss.query_lanes), q_head,
-                    share_text(r.score_error[q_head]), id_of(r.twin),
-                    share_text(r.twin_score_error[q_head])));
+        fmt::format(
+            "With {} of {} lanes scores of query head {} are off by {} ({}: {}). A key alone "
+            "loses {} of its norm by its own largest lanes, {} by the leading lanes, {} by "
+            "its queries' lanes, where the query is large.",
+            r.kept_lanes, r.head_dim, q_head, share_text(r.score_error[q_head]), id_of(r.twin),
+            share_text(r.twin_score_error[q_head]), share_text(loss.own_lanes),
+            share_text(loss.leading_lanes), share_text(loss.query_lanes)));
   }
 
   void plots_ui(DrawContext& context, const Lanes& result) {

@@ -70,11 +70,11 @@ std::string tail_finding(const TailAnswer& answer) {
       of_all(answer.keys.half, answer.num_keys()));
   if (answer.num_queries() == 1) return text + ".";
   return text + fmt::format(
-                    " and comes from {} of {} queries ({}). The {} queries with the largest S_q "
-                    "({}) give {} of it.",
+                    " and comes from {} of {} queries ({}). The quarter of them with the largest "
+                    "S_q gives {} of it.",
                     answer.queries.half, answer.num_queries(),
-                    of_all(answer.queries.half, answer.num_queries()), answer.quarter,
-                    of_all(answer.quarter, answer.num_queries()), share_text(answer.quarter_share));
+                    of_all(answer.queries.half, answer.num_queries()),
+                    share_text(answer.quarter_share));
 }
 
 std::string tail_query_lines(const Place& place, const TailAnswer& answer, std::int32_t row) {

@@ -73,7 +73,7 @@ void label_ui(DrawContext& context, const char* text) {
 void stages_ui(DrawContext& context, const state::ExplainNow& now) {
   const auto marks = state::stage_marks(now);
   if (marks.empty()) return;
-  label_ui(context, "Its stages; the one that lost it is filled whole");
+  label_ui(context, "Stages; the filled one lost it");
   const widgets::FontScope small(widgets::Type::Caption);
   bool first = true;
   for (const StageMark& mark : marks) {

@@ -38,7 +38,7 @@ constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.45, 1.45},
                                         {"selected", 4.55, 5.15}}};
 constexpr double kStripsHeight = 5.4;
 // So many em high their gaps hold the titles, and no title lies on a strip.
-constexpr float kStripsWithTitles = 15;
+constexpr float kStripsWithTitles = 12.5F;
 
 struct WindowChoice {
   int window;
@@ -164,7 +164,7 @@ class ReceivedRankingsPanel final : public Panel {
     const float gap = widgets::em(0.5F);
     const float least = widgets::em(context.figure ? 9 : kStripsWithTitles);
     if (!context.figure) room.y = std::max(room.y, least + gap + widgets::em(10));
-    const float strips = std::max(least, room.y * 0.5F);
+    const float strips = std::max(least, room.y * (context.figure ? 0.5F : 0.44F));
     const bool both = room.y - strips - gap >= widgets::em(7);
     strips_ui(context, picture, {room.x, both ? strips : std::max(widgets::em(9), room.y)});
     if (both) scatter_ui(context, picture, {room.x, room.y - strips - gap});
@@ -196,10 +196,11 @@ class ReceivedRankingsPanel final : public Panel {
                                   ? fmt::format("query head {}", r.first_q_head)
                                   : fmt::format("query heads {} to {}", r.first_q_head,
                                                 r.first_q_head + r.num_q_heads - 1);
-    std::string text = fmt::format(
-        "{} {} by the attention of {} and {}: {} global, {} query-specific.",
-        format_count(r.num_keys()), r.num_keys() == 1 ? "key" : "keys", queries, heads,
-        count(picture.ranked->num_global), format_count(picture.ranked->num_query_specific));
+    std::string text =
+        fmt::format("Of {} {} {} global and {} query-specific, by the attention of {} in {}.",
+                    format_count(r.num_keys()), r.num_keys() == 1 ? "key" : "keys",
+                    count(picture.ranked->num_global),
+                    format_count(picture.ranked->num_query_specific), queries, heads);
     if (picture.has_selection())
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
@@ -354,9 +355,15 @@ class ReceivedRankingsPanel final : public Panel {
     if (!span) return;
     const ReceivedRankings& r = picture.rankings();
     const auto end = std::min<std::int64_t>(span->end, r.num_keys());
-    for (std::int32_t key = span->begin; key < end; ++key)
-      ImPlot::GetPlotDrawList()->AddCircle(pixel_of(r, least, key), widgets::em(0.3F),
-                                           context.palette.text, 0, widgets::em(0.12F));
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    for (std::int32_t key = span->begin; key < end; ++key) {
+      const bool filled =
+          !picture.has_selection() || picture.selected(static_cast<std::size_t>(key));
+      const ImVec2 at = pixel_of(r, least, key);
+      draw->AddCircleFilled(at, widgets::em(0.3F),
+                            filled ? context.palette.text : context.palette.panel);
+      draw->AddCircle(at, widgets::em(0.3F), context.palette.text, 0, widgets::em(0.12F));
+    }
   }
 
   // Mean against maximum: global keys to the right, query-specific ones above the rest.

@@ -276,7 +276,7 @@ class TokenStripPanel final : public Panel {
     else
       add_states(p, strips, items);
     if (show == Show::Both)
-      items.push_back({"above the letters A, below B", p.muted, widgets::LegendItem::Shape::Edges});
+      items.push_back({"A above the letters, B below", p.muted, widgets::LegendItem::Shape::Edges});
     if (show == Show::Traces)
       items.push_back({"in one prompt alone", p.warning, widgets::LegendItem::Shape::Line});
     items.push_back(legend_of(p, Meaning::Current));
