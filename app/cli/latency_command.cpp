@@ -221,6 +221,20 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
   return text;
 }
 
+// What the host asks of a GPU in one cell; empty on the CPU.
+std::string counts_text(const LatencyReport& r) {
+  if (!r.counts)
+    return r.device.starts_with("cuda")
+               ? "launches and waits were not counted: NVIDIA's CUPTI is missing or refuses\n"
+               : "";
+  const auto part = [](const char* name, const device::DeviceWork& work) {
+    return fmt::format("{} {} launches and {} waits", name, work.launches, work.host_waits);
+  };
+  return fmt::format("{}, layer {}: {}, {}, {}\n", printable(r.method), r.layer,
+                     part("select", r.counts->select), part("gather", r.counts->gather),
+                     part("attend", r.counts->attend));
+}
+
 std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
                        std::optional<int> chunk_size) {
   const LatencyReport& first = reports.front();
@@ -232,15 +246,7 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
   for (const LatencyReport& r : reports)
     if (const std::string gpu = r.gpu_words(); !gpu.empty())
       text += fmt::format("{}: {}\n", printable(r.method), gpu);
-  for (const LatencyReport& r : reports)
-    if (r.counts)
-      text += fmt::format(
-          "{}, layer {}: launches and waits of the host: select {} and {}, gather {} and {}, "
-          "attend "
-          "{} and {}\n",
-          printable(r.method), r.layer, r.counts->select.launches, r.counts->select.host_waits,
-          r.counts->gather.launches, r.counts->gather.host_waits, r.counts->attend.launches,
-          r.counts->attend.host_waits);
+  for (const LatencyReport& r : reports) text += counts_text(r);
   if (chunk_size)
     text += fmt::format("the prompt is cut anew into chunks of {} (open loop)\n", *chunk_size);
   if (lengths)

@@ -30,10 +30,8 @@ class AquaLanesPanel final : public Panel {
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);
-    if (result->note.empty())
-      option_beside_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
-    else
-      option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
+    const auto first_option_ui = result->note.empty() ? option_beside_ui : option_ui;
+    first_option_ui(context, "aqua_lanes", "plot", "plot", widgets::em(8));
     option_beside_ui(context, "aqua_lanes", "beside", "beside", widgets::em(7));
     if (context.workspace.option("aqua_lanes", "plot") == "overlap") {
       lane_overlaps_ui(context, result);

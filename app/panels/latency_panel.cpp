@@ -50,12 +50,12 @@ class LatencyPanel final : public Panel {
                       fills && reads > 0 ? ImGui::GetContentRegionAvail().y - reads : 0};
     // Below each other, both buttons stay where they are while results come.
     const bool stacked = !beside && timed.size() == 2;
-    for (const Timed& of : timed) {
-      if (!stacked) break;
-      ImGui::PushID(static_cast<int>(of.slot));
-      controls_ui(context, of);
-      ImGui::PopID();
-    }
+    if (stacked)
+      for (const Timed& of : timed) {
+        ImGui::PushID(static_cast<int>(of.slot));
+        controls_ui(context, of);
+        ImGui::PopID();
+      }
     for (const Timed& of : timed) {
       if (stacked && is_idle(of.latency)) continue;
       if (beside && &of != &timed.front()) ImGui::SameLine(0, gap);
@@ -230,8 +230,8 @@ class LatencyPanel final : public Panel {
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
                           fmt::format("dense: the fastest form, here {}. Attention over what was "
-                                      "kept takes this machine {:.3g} ms at least. Each part is "
-                                      "timed on its own: they need not add up to the total.",
+                                      "kept takes this machine {:.3g} ms at least. All are "
+                                      "medians, so the parts need not add up to the total.",
                                       r.dense_variant, r.floor_ms));
     bars_ui(context, result, longest);
   }

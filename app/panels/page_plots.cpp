@@ -185,7 +185,7 @@ void setup_churn_axes(const Pages& result, float height) {
   ImPlot::SetupAxisLimits(ImAxis_Y1, 0, 1.05, ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y2, 0, 2.0 * result->most_moves, ImPlotCond_Always);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
-  ImPlot::SetupAxisFormat(ImAxis_Y1, percent_tick);
+  ImPlot::SetupAxisFormat(ImAxis_Y1, "%.1f");
   ImPlot::SetupAxisFormat(ImAxis_Y2, format_token_tick);
   ImPlot::SetupFinish();
 }

@@ -149,10 +149,9 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
 bool looks_closer(const Geometry& result, bool is_half) {
   if (result.question.form.fit != Fit::All || result.question.form.dimensions != 2) return false;
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  // Two strips would show less than one plot.
-  const float shorter = std::min(room.x, room.y);
-  if (std::max(room.x, room.y) < widgets::em(is_half ? 30 : 48) ||
-      shorter < widgets::em(is_half ? 34 : 16))
+  // Below that two strips would show less than one plot.
+  if (std::max(room.x, room.y) < widgets::em(is_half ? 34 : 48) ||
+      std::min(room.x, room.y) < widgets::em(is_half ? 34 : 16))
     return false;
   constexpr double kSmall = 0.45;
   const auto& all = result->box;
