@@ -55,15 +55,21 @@ class AquaLanesPanel final : public Panel {
     const LaneReport& r = result->report;
     const auto& loss = *result->key_loss;
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
-    headline_ui(
-        context,
-        fmt::format(
-            "With {} of {} lanes scores of query head {} are off by {} ({}: {}). A key alone "
-            "loses {} of its norm by its own largest lanes, {} by the leading lanes, {} by "
-            "its queries' lanes, where the query is large.",
-            r.kept_lanes, r.head_dim, q_head, share_text(r.score_error[q_head]), id_of(r.twin),
-            share_text(r.twin_score_error[q_head]), share_text(loss.own_lanes),
-            share_text(loss.leading_lanes), share_text(loss.query_lanes)));
+    const double error = r.score_error[q_head], of_twin = r.twin_score_error[q_head];
+    std::string text = fmt::format(
+        "With {} of {} lanes scores of query head {} are off by {} ({}: {}).", r.kept_lanes,
+        r.head_dim, q_head, share_text(error), id_of(r.twin), share_text(of_twin));
+    if (error < of_twin && loss.query_lanes > loss.leading_lanes)
+      text += fmt::format(
+          " A key's norm says the opposite: it loses {} by its queries' lanes, {} by the leading "
+          "ones. But a score needs the key only where its query is large.",
+          share_text(loss.query_lanes), share_text(loss.leading_lanes));
+    else
+      text += fmt::format(
+          " A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
+          "by its queries' lanes.",
+          share_text(loss.own_lanes), share_text(loss.leading_lanes), share_text(loss.query_lanes));
+    headline_ui(context, text);
   }
 
   void plots_ui(DrawContext& context, const Lanes& result) {

@@ -55,6 +55,11 @@ std::string content_of(const Geometry& result) {
                      static_cast<int>(form.fit), form.before_rotary, form.dimensions);
 }
 
+// Where the fates are known.
+state::KeyFate fate_of(const Geometry& result, std::int32_t key) {
+  return result->fates[static_cast<std::size_t>(key)];
+}
+
 // From the back to the front; as they stand where there is no depth.
 std::vector<std::size_t> in_order(std::size_t count, const std::vector<float>& depth) {
   std::vector<std::size_t> order(count);
@@ -70,7 +75,7 @@ std::vector<std::size_t> keys_in_order(const Geometry& result, const std::vector
   std::vector<std::size_t> order = in_order(result->points->keys.size(), depth);
   if (!depth.empty() || result->fates.empty()) return order;
   const auto prominence = [&](std::size_t key) {
-    const state::KeyFate fate = result->fates[key];
+    const state::KeyFate fate = fate_of(result, result->points->key_positions[key]);
     return fate.lost ? analysis::kNumKeyStates : widgets::prominence_of(fate.state);
   };
   std::stable_sort(order.begin(), order.end(),
@@ -125,8 +130,10 @@ void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
                 result->points->first_chunk + numbered);
 }
 
-// Not round, as the rings of chosen queries are.
-void watched_key_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float out) {
+// Not round, as the rings of chosen queries are, and large enough for the colour of a fate.
+void watched_key_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float out,
+                    ImU32 color) {
+  draw->AddRectFilled({at.x - out, at.y - out}, {at.x + out, at.y + out}, color);
   draw->AddRect({at.x - out, at.y - out}, {at.x + out, at.y + out}, palette.text, 0, 0,
                 widgets::em(0.08F));
 }
@@ -142,19 +149,20 @@ void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
       if ((span && key >= span->begin && key < span->end) != watched) continue;
       const float size = key == 0 ? 0.3F : watched ? 0.22F : 0.19F;
       const float r = std::max(1.2F, widgets::em(size) * size_at(depth, i));
-      draw->AddCircleFilled(at[i], r, color_of_key(palette, result, i));
-      if (!result->fates.empty())
-        draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
       const float out = r + widgets::em(0.1F);
+      const ImU32 color = color_of_key(palette, result, i);
+      if (!watched) draw->AddCircleFilled(at[i], r, color);
+      if (!result->fates.empty() && !watched)
+        draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
       if (key == 0) draw->AddCircle(at[i], out, palette.by_rule, 0, widgets::em(0.12F));
-      if (watched) watched_key_ui(draw, palette, at[i], out);
+      if (watched) watched_key_ui(draw, palette, at[i], out, color);
     }
 }
 
 std::string key_words(const Geometry& result, std::size_t key) {
   const std::int32_t position = result->points->key_positions[key];
   std::string words = "key " + token_line(result.question.place, position);
-  if (!result->fates.empty()) words += fmt::format("\n{}", label_of(result->fates[key]));
+  if (!result->fates.empty()) words += fmt::format("\n{}", label_of(fate_of(result, position)));
   if (result->attention)
     words += fmt::format("\nlargest attention received {:.3g} %", 100 * result->received(key));
   return words;
@@ -235,7 +243,7 @@ ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std:
     case Color::Relevance:
     case Color::Fate: break;
   }
-  if (!result->fates.empty()) return color_of(palette, result->fates[key]);
+  if (!result->fates.empty()) return color_of(palette, fate_of(result, points.key_positions[key]));
   return widgets::with_alpha(palette.muted, 0.6F);
 }
 
@@ -262,7 +270,7 @@ void GeometryPlot::place(const Geometry& result, const Spec& spec, const At& at,
   if (!spec.keys) return;
   for (const auto& key : points.keys) canvas.keys.push_back(at(key));
   for (const std::int32_t key : watched_beside(result))
-    canvas.watched.push_back(at(points.every_key[static_cast<std::size_t>(key)]));
+    canvas.watched.emplace_back(key, at(points.every_key[static_cast<std::size_t>(key)]));
 }
 
 Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
@@ -272,9 +280,9 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   const widgets::Palette& palette = context.palette;
   canvas.draw->PushClipRect(canvas.low, canvas.high, true);
   if (spec.keys) keys_ui(canvas.draw, palette, result, canvas.keys, canvas.key_depth);
-  // Their fates are not asked for: a frame says where they stand, and hides no dot.
-  for (const ImVec2& at : canvas.watched)
-    watched_key_ui(canvas.draw, palette, at, widgets::em(0.4F));
+  for (const auto& [key, at] : canvas.watched)
+    watched_key_ui(canvas.draw, palette, at, widgets::em(0.32F),
+                   result->fates.empty() ? 0 : color_of(palette, fate_of(result, key)));
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
@@ -329,6 +337,10 @@ Picked GeometryPlot::draw(DrawContext& context, const Geometry& result, const Wa
                                               : draw_flat(context, result, wanted, spec);
 }
 
+ImVec2 GeometryPlot::inside_of(ImVec2 size) {
+  return {std::max(size.x - widgets::em(4.5F), 1.0F), std::max(size.y - widgets::em(3.4F), 1.0F)};
+}
+
 Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
                                const Spec& spec) {
   const ImVec2 room = room_of(spec);
@@ -337,8 +349,8 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
       ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
   const analysis::Pca& pca = pca_of(result, spec);
   ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
-  fit(result, spec,
-      std::max(room.x - widgets::em(4.5F), 1.0F) / std::max(room.y - widgets::em(3.4F), 1.0F));
+  const ImVec2 inside = inside_of(room);
+  fit(result, spec, inside.x / inside.y);
   ImPlot::SetupFinish();
   Canvas canvas;
   canvas.draw = ImPlot::GetPlotDrawList();

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::panels {
@@ -53,6 +54,9 @@ class GeometryPlot {
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);
 
+  // The room for points in a plot of this size, beside axes and labels.
+  static ImVec2 inside_of(ImVec2 size);
+
   // What was in view last.
   const Frame& shown() const { return shown_; }
 
@@ -63,7 +67,8 @@ class GeometryPlot {
     ImVec2 low, high;  // corners
     bool hovered = false;
     std::vector<ImVec2> queries, keys, means;
-    std::vector<ImVec2> watched;  // those of the watched keys that are not among the keys
+    // Those of the watched keys that are not among the keys, by position.
+    std::vector<std::pair<std::int32_t, ImVec2>> watched;
     // Three components: from 0, far away, to 1. Else empty.
     std::vector<float> query_depth, key_depth;
   };

@@ -30,6 +30,19 @@ widgets::Chip tail_chip(const std::string& name, const std::optional<analysis::P
                   tail->top, format_count(count), tail->top + 1, tail->index, more)};
 }
 
+// Whether the maximum of a key's scores, QuoKA's choice, finds more here than their mean.
+std::string max_or_mean(const TailAnswer& answer) {
+  if (!answer.found_by_largest || !answer.found_by_mean) return "";
+  const std::int64_t largest = *answer.found_by_largest, mean = *answer.found_by_mean;
+  const char* verdict = largest > mean   ? "here the maximum finds more"
+                        : largest < mean ? "here the mean finds more"
+                                         : "here both find as many";
+  return fmt::format(
+      " Ranked by their maximum score, {} of those keys are among the first {}; by their mean, {}: "
+      "{}.",
+      largest, answer.keys.half, mean, verdict);
+}
+
 }  // namespace
 
 std::vector<widgets::Chip> tail_chips(DrawContext& context, const Place& place,
@@ -69,12 +82,11 @@ std::string tail_finding(const TailAnswer& answer) {
       format_count(answer.keys.half), format_count(answer.num_keys()),
       of_all(answer.keys.half, answer.num_keys()));
   if (answer.num_queries() == 1) return text + ".";
-  return text + fmt::format(
-                    " and comes from {} of {} queries ({}). The quarter of them with the largest "
-                    "S_q gives {} of it.",
-                    answer.queries.half, answer.num_queries(),
-                    of_all(answer.queries.half, answer.num_queries()),
-                    share_text(answer.quarter_share));
+  text += fmt::format(" and comes from {} of {} queries ({}); the quarter of largest S_q gives {}.",
+                      answer.queries.half, answer.num_queries(),
+                      of_all(answer.queries.half, answer.num_queries()),
+                      share_text(answer.quarter_share));
+  return text + max_or_mean(answer);
 }
 
 std::string tail_query_lines(const Place& place, const TailAnswer& answer, std::int32_t row) {

@@ -110,11 +110,15 @@ class KvMapPanel final : public Panel {
     return std::pair(*mean, state::words_of(chunks, place.info()));
   }
 
-  // Beside what was drawn last.
+  // "needle 19 of 22 kept", beside what was drawn last.
   static void mean_ui(DrawContext& context, const Picture& picture) {
-    const auto mean = mean_recall_of(context, picture);
-    if (!mean) return;
-    const std::string text = fmt::format("mass recall {:.3f}, {}", mean->first, mean->second);
+    std::string text;
+    if (const auto kept = state::kept_of_span(*picture.map, picture.map.question.place))
+      text = fmt::format("{}: {} of {} kept", kept->span, kept->kept, kept->total);
+    if (const auto mean = mean_recall_of(context, picture))
+      text += fmt::format("{}mass recall {:.3f}, {}", text.empty() ? "" : " \u00B7 ", mean->first,
+                          mean->second);
+    if (text.empty()) return;
     beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
     widgets::text_colored(context.palette.muted, text);
   }
@@ -297,17 +301,19 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "256 kept, recall 0.93" of the chunk in the bar above, the recall of the chunks that count where
+  // "256 kept, recall 0.931" of the chunk in the bar above, the recall of the chunks that count where
   // they are chosen; a figure says which.
   static std::string numbers_of(DrawContext& context, const Picture& picture) {
     const auto chunk = static_cast<std::size_t>(picture.map.question.place.chunk);
     if (!picture.map || chunk >= picture.map->map.kept.size()) return "";
-    const std::string kept = format_count(picture.map->map.kept[chunk]) + " kept";
+    std::string kept = format_count(picture.map->map.kept[chunk]) + " kept";
+    if (const auto span = state::kept_of_span(*picture.map, picture.map.question.place))
+      kept += fmt::format(", {} {}/{}", span->span, span->kept, span->total);
     if (const auto mean = mean_recall_of(context, picture))
-      return fmt::format("{}, recall {:.2f}{}", kept, mean->first,
+      return fmt::format("{}, recall {:.3f}{}", kept, mean->first,
                          context.figure ? " " + mean->second : "");
     if (!picture.recall || picture.recall.stale || chunk >= picture.recall->size()) return kept;
-    return fmt::format("{}, recall {:.2f}", kept, (*picture.recall)[chunk]);
+    return fmt::format("{}, recall {:.3f}", kept, (*picture.recall)[chunk]);
   }
 
   void fit(const Picture& picture) { fit(picture, axes_); }
@@ -393,7 +399,7 @@ class KvMapPanel final : public Panel {
     lines.push_back(
         {fmt::format("{} past key{} kept", map.kept[chunk], map.kept[chunk] == 1 ? "" : "s")});
     if (recall && !recall.stale && chunk < recall->size())
-      lines.push_back({fmt::format("mass recall {:.4f}", (*recall)[chunk])});
+      lines.push_back({fmt::format("mass recall {:.3f}", (*recall)[chunk])});
     widgets::tooltip(std::move(lines));
   }
 

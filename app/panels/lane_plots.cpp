@@ -181,7 +181,7 @@ ImU32 loss_color(const widgets::Palette& palette, LaneChoice choice) {
   switch (choice) {
     case LaneChoice::Magnitude: return palette.series[0];
     case LaneChoice::Leading: return palette.series[3];
-    case LaneChoice::QueryLanes: return palette.series[4];
+    case LaneChoice::QueryLanes: return palette.series[5];
   }
   return palette.text;
 }

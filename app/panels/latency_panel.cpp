@@ -229,7 +229,8 @@ class LatencyPanel final : public Panel {
     if (!context.figure) small.emplace(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, text);
     widgets::text_wrapped(context.palette.muted,
-                          fmt::format("dense: the fastest form, here {}. Attention over what was "
+                          fmt::format("dense: the fastest form, here {}, timed in turns with the "
+                                      "method. Attention over what was "
                                       "kept takes this machine {:.3g} ms at least. All are "
                                       "medians, so the parts need not add up to the total.",
                                       r.dense_variant, r.floor_ms));

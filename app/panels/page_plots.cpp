@@ -248,21 +248,26 @@ ImU32 color_of(const widgets::Palette& p, PageMove move) {
   return p.dropped;
 }
 
+bool shows_equal_bounds(const Pages& result) {
+  const Range &x = result->best, &y = result->bounds;
+  return x.high + pad_of(x) > y.low - pad_of(y);
+}
+
 void bound_scatter_ui(DrawContext& context, const Pages& result, ImVec2 size) {
   if (!ImPlot::BeginPlot("##bounds", size, kPlain)) return;
   const Range &x = result->best, &y = result->bounds;
   ImPlot::SetupAxes(fitting("best logit of a key of the page", "best logit", size.x), "bound",
                     ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, x.low - pad_of(x), x.high + pad_of(x), ImPlotCond_Always);
-  ImPlot::SetupAxisLimits(ImAxis_Y1, std::min(y.low, x.low) - pad_of(y), y.high + pad_of(y),
-                          ImPlotCond_Always);
+  ImPlot::SetupAxisLimits(ImAxis_Y1, y.low - pad_of(y), y.high + pad_of(y), ImPlotCond_Always);
   ImPlot::SetupFinish();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   ImPlot::PushPlotClipRect();
   const ImPlotRect limits = ImPlot::GetPlotLimits();
-  draw->AddLine(ImPlot::PlotToPixels(limits.X.Min, limits.X.Min),
-                ImPlot::PlotToPixels(limits.X.Max, limits.X.Max), context.palette.faint,
-                std::max(1.0F, widgets::em(0.08F)));
+  if (shows_equal_bounds(result))
+    draw->AddLine(ImPlot::PlotToPixels(limits.X.Min, limits.X.Min),
+                  ImPlot::PlotToPixels(limits.X.Max, limits.X.Max), context.palette.faint,
+                  std::max(1.0F, widgets::em(0.08F)));
   const auto pointed = dots_ui(context, result);
   cuts_ui(draw, context, result);
   ImPlot::PopPlotClipRect();

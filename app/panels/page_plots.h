@@ -15,6 +15,8 @@ ImU32 color_of(const widgets::Palette& palette, analysis::PageMove move);
 // A page a dot: its best logit across, its bound upwards. What the method takes lies above the
 // horizontal line, what a perfect bound would take right of the vertical one.
 void bound_scatter_ui(DrawContext& context, const Pages& result, ImVec2 size);
+// Whether its plot reaches down to where a bound equals its page's best logit, which is a line there.
+bool shows_equal_bounds(const Pages& result);
 // A page a stroke from its best logit to its bound, where it stands in the text.
 void bound_strip_ui(DrawContext& context, const Pages& result, ImVec2 size);
 // Steps down, pages across.

@@ -159,6 +159,39 @@ bool looks_closer(const Geometry& result, bool is_half) {
   return queries.length(0) * queries.length(1) < kSmall * all.length(0) * all.length(1);
 }
 
+// Two plots beside or above each other, in the sizes in which their points are largest: one unit is as
+// long on both axes of a plot, so a plot of another shape than its points wastes room.
+struct Split {
+  bool beside = true;
+  ImVec2 first, second;
+};
+Split best_split(ImVec2 room, float gap, const GeometryQuestion::Box& first,
+                 const GeometryQuestion::Box& second) {
+  const auto pixels_per_unit = [](ImVec2 size, const GeometryQuestion::Box& box) {
+    const ImVec2 inside = GeometryPlot::inside_of(size);
+    return std::min(inside.x / (box.length(0) + 1e-6), inside.y / (box.length(1) + 1e-6));
+  };
+  constexpr std::array kShares{0.4F, 0.45F, 0.5F, 0.55F, 0.6F};
+  Split best;
+  double most = -1;
+  for (const bool beside : {room.x > room.y, room.x <= room.y})
+    for (const float share : kShares) {
+      const ImVec2 all = beside ? ImVec2(room.x - gap, room.y)
+                                : ImVec2(room.x, room.y - ImGui::GetStyle().ItemSpacing.y);
+      const auto part = [&](float of) {
+        return beside ? ImVec2(all.x * of, all.y) : ImVec2(all.x, all.y * of);
+      };
+      const Split split{beside, part(share), part(1 - share)};
+      const double size =
+          pixels_per_unit(split.first, first) * pixels_per_unit(split.second, second);
+      if (size > 1.02 * most) {
+        most = size;
+        best = split;
+      }
+    }
+  return best;
+}
+
 class QueryGeometryPanel final : public Panel {
  public:
   void draw_trace(DrawContext& context) override {
@@ -292,16 +325,16 @@ class QueryGeometryPanel final : public Panel {
       plot(plots.first, spec);
       return;
     }
-    const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
-    const bool beside = room.x > room.y;
-    const ImVec2 half = beside ? ImVec2((room.x - gap) / 2, room.y)
-                               : ImVec2(room.x, (room.y - ImGui::GetStyle().ItemSpacing.y) / 2);
+    const Split split =
+        best_split(ImGui::GetContentRegionAvail(), gap, apart ? result->query_box : result->box,
+                   apart ? result->key_box : result->query_box);
     const auto titled = [&](const char* title, GeometryPlot& on, GeometryPlot::Spec spec) {
       ImGui::BeginGroup();
       const float top = ImGui::GetCursorPosY();
       heading_ui(context, title, "");
-      spec.size = {half.x, half.y - (ImGui::GetCursorPosY() - top)};
+      const ImVec2 size = &on == &plots.first ? split.first : split.second;
+      spec.size = {size.x, size.y - (ImGui::GetCursorPosY() - top)};
       plot(on, spec);
       ImGui::EndGroup();
     };
@@ -312,7 +345,7 @@ class QueryGeometryPanel final : public Panel {
       framed.frame = &plots.second.shown();
       titled("Queries and keys", plots.first, framed);
     }
-    if (beside) ImGui::SameLine(0, gap);
+    if (split.beside) ImGui::SameLine(0, gap);
     if (apart)
       titled("Keys", plots.second, keys);
     else

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
@@ -106,14 +107,15 @@ class QuestPagesPanel final : public Panel {
     heading_ui(context, "Bound against truth",
                fmt::format("a dot: a page of {} token{}; logits", r.page_size,
                            r.page_size == 1 ? "" : "s"));
-    if (!r.dense_reason)
-      widgets::legend_ui(p, {{"taken, truly best", color_of(p, PageVerdict::Hit), Shape::Dot},
-                             {"missed", color_of(p, PageVerdict::Miss), Shape::Dot},
-                             {"taken for nothing", color_of(p, PageVerdict::Waste), Shape::Dot},
-                             {"kept by rule", color_of(p, PageVerdict::Forced), Shape::Dot},
-                             {"neither", color_of(p, PageVerdict::Neither), Shape::Dot},
-                             {"taken again", color_of(p, PageMove::Reselected), Shape::Ring},
-                             {"bound = best", p.faint, Shape::Line}});
+    std::vector<widgets::LegendItem> items{
+        {"taken, truly best", color_of(p, PageVerdict::Hit), Shape::Dot},
+        {"missed", color_of(p, PageVerdict::Miss), Shape::Dot},
+        {"taken for nothing", color_of(p, PageVerdict::Waste), Shape::Dot},
+        {"kept by rule", color_of(p, PageVerdict::Forced), Shape::Dot},
+        {"neither", color_of(p, PageVerdict::Neither), Shape::Dot},
+        {"taken again", color_of(p, PageMove::Reselected), Shape::Ring}};
+    if (shows_equal_bounds(result)) items.push_back({"bound = best", p.faint, Shape::Line});
+    if (!r.dense_reason) widgets::legend_ui(p, items);
     bound_scatter_ui(context, result, ImGui::GetContentRegionAvail());
   }
 

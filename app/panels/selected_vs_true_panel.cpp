@@ -109,12 +109,12 @@ class SelectedVsTruePanel final : public Panel {
     bars_.draw(context, {methods[1]}, ends, "##bars b", size);
   }
 
-  // "recall 93 %, 240 hits, 16 misses, 16 wastes"
+  // "recall 0.931, 240 hits, 16 misses, 16 wastes"
   static std::string numbers_of(const analysis::SelectedVsTrue& cell) {
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
-    return fmt::format("recall {}, {}, {}, {}", share_text(cell.mass_recall),
+    return fmt::format("recall {:.3f}, {}, {}, {}", cell.mass_recall,
                        count(cell.hits, "hit", "hits"), count(cell.misses, "miss", "misses"),
                        count(cell.wastes, "waste", "wastes"));
   }
@@ -173,13 +173,13 @@ class SelectedVsTruePanel final : public Panel {
   static void numbers_ui(DrawContext& context, const analysis::SelectedVsTrue& v) {
     const auto& p = context.palette;
     std::vector<widgets::NumberTile> tiles{
-        {share_text(v.mass_recall), "mass recall"},
-        {share_text(v.topk_overlap), "top-k overlap"},
+        {fmt::format("{:.3f}", v.mass_recall), "mass recall"},
+        {fmt::format("{:.3f}", v.topk_overlap), "top-k overlap"},
         {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
         {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
         {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
          p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
-        {share_text(v.missed_mass), "mass missed", p.miss}};
+        {fmt::format("{:.3f}", v.missed_mass), "mass missed", p.miss}};
     if (!context.figure) tiles.pop_back();  // the complement of the recall: room is short there
     widgets::number_tiles_ui(p, tiles);
   }

@@ -13,7 +13,9 @@ TokenColors colors_of(const widgets::Palette& p, state::TokenLook look) {
     case TokenLook::Dense: return {widgets::mix(p.panel, p.dense, 0.6), p.text, p.dense};
     case TokenLook::Current: return {widgets::mix(p.panel, p.current, 0.28), p.text, p.current};
     case TokenLook::Missed: return {widgets::mix(p.panel, p.miss, 0.42), p.text, p.miss};
-    case TokenLook::Evicted: return {p.evicted, p.text, p.evicted};
+    case TokenLook::MissedEvicted:
+      return {widgets::mix(p.panel, p.miss, 0.42), p.text, p.miss, true};
+    case TokenLook::Evicted: return {widgets::mix(p.panel, p.evicted, 0.6), p.text, 0, true};
   }
   return {0, p.muted, 0};
 }

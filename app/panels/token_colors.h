@@ -9,6 +9,7 @@ namespace kvloupe::panels {
 struct TokenColors {
   ImU32 back = 0, ink = 0;  // 0: no background
   ImU32 edge = 0;           // where the fate has no more room than a bar; 0: none
+  bool evicted = false;     // which is marked beside the colours
 };
 TokenColors colors_of(const widgets::Palette& palette, state::TokenLook look);
 

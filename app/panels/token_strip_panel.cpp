@@ -201,6 +201,7 @@ class TokenStripPanel final : public Panel {
     if (maps.size() == 1) {
       show_ui(context, kView);
       head_ui(context, maps.front(), context.workspace.selection().shown);
+      kept_of_span_ui(context, maps);
       return;
     }
     const auto facts = [](const Map& map) {
@@ -211,6 +212,22 @@ class TokenStripPanel final : public Panel {
                             place_caption(place), {});
     show_ui(context, kView);
     both_chips_ui(context, place, facts(maps[0]), facts(maps[1]));
+    kept_of_span_ui(context, maps);
+  }
+
+  // "needle: A keeps 0 of 22, B 2 of 22", beside what was drawn last.
+  static void kept_of_span_ui(DrawContext& context, const std::vector<Map>& maps) {
+    std::string text;
+    for (std::size_t i = 0; i < maps.size(); ++i) {
+      const auto kept = maps[i] ? state::kept_of_span(*maps[i], maps[i].question.place)
+                                : std::optional<state::KeptOfSpan>();
+      if (!kept) return;
+      if (i == 0) text = kept->span + ": ";
+      if (maps.size() > 1) text += i == 0 ? "A keeps " : ", B ";
+      text += fmt::format("{} of {}{}", kept->kept, kept->total, maps.size() == 1 ? " kept" : "");
+    }
+    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
+    widgets::text_colored(context.palette.muted, text);
   }
 
   static void head_ui(DrawContext& context, const Map& map, Slot slot) {
@@ -298,6 +315,9 @@ class TokenStripPanel final : public Panel {
     add({KeyState::Sink, KeyState::Recent}, Meaning::ByRule);
     add({KeyState::Dense}, Meaning::AllKept);
     add({KeyState::Evicted}, Meaning::Evicted);
+    if (items.back().color == p.evicted)
+      items.insert(items.begin() + 2,
+                   {"lost: true, evicted", p.miss, widgets::LegendItem::Shape::Evicted});
   }
 
   std::array<state::LastAnswer<KvMapQuestion>, 2> maps_;  // of A and B, or of two traces

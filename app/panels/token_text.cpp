@@ -1,7 +1,6 @@
 #include "app/panels/token_text.h"
 
 #include "app/panels/show_control.h"
-#include "app/panels/token_colors.h"
 #include "app/state/labels.h"
 #include "app/widgets/meanings.h"
 
@@ -147,9 +146,9 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
   const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   if (spec.strips.size() == 1 || spec.difference) {
-    if (look.upper.back != 0) back_ui(context, at, {end.x - 0.5F, end.y}, look.upper.back);
+    if (look.upper.back != 0) back_ui(context, at, {end.x - 0.5F, end.y}, look.upper);
   } else {
-    edges_ui(context, at, {end.x - 0.5F, end.y}, look.upper.edge, look.lower.edge);
+    edges_ui(context, at, {end.x - 0.5F, end.y}, look.upper, look.lower);
   }
   if (token == spec.pointed)
     draw->AddRect({at.x - 1, at.y}, end, context.palette.text, 2, 0, widgets::em(0.11F));
@@ -163,23 +162,31 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
 }
 
 // Evicted is hatched below the letters alone, which could not be read on a hatching.
-void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 color) {
+void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& colors) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const widgets::Palette& p = context.palette;
-  if (color != p.evicted) return draw->AddRectFilled(from, to, color, 2);
-  draw->AddRectFilled(from, to, widgets::mix(p.panel, p.evicted, 0.6), 2);
-  widgets::key_rect(draw, p, {from.x, to.y - widgets::em(0.25F)}, to, color, 2);
+  draw->AddRectFilled(from, to, colors.back, 2);
+  if (colors.evicted)
+    widgets::key_rect(draw, p, {from.x, to.y - widgets::em(0.25F)}, to, p.evicted, 2);
 }
 
 // A's fate above the letters, B's below; the letters stay free of both. Most of a text may be evicted:
-// as a thin line it leaves the eye to what is not.
-void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 upper, ImU32 lower) {
+// as a thin line at the outer edge it leaves the eye to what is not.
+void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& upper,
+                         const TokenColors& lower) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const auto bar = [&](ImU32 color) {
-    return widgets::em(color == context.palette.evicted ? 0.09F : 0.26F);
+  const float line = widgets::em(0.09F), bar = widgets::em(0.26F);
+  const auto edge = [&](const TokenColors& colors, float y, float inwards) {
+    const auto rect = [&](float height, ImU32 color) {
+      draw->AddRectFilled({from.x, std::min(y, y + inwards * height)},
+                          {to.x, std::max(y, y + inwards * height)}, color);
+      y += inwards * height;
+    };
+    if (colors.evicted) rect(line, context.palette.evicted);
+    if (colors.edge != 0) rect(bar, colors.edge);
   };
-  if (upper != 0) draw->AddRectFilled(from, {to.x, from.y + bar(upper)}, upper);
-  if (lower != 0) draw->AddRectFilled({from.x, to.y - bar(lower) - 1}, {to.x, to.y - 1}, lower);
+  edge(upper, from.y, 1);
+  edge(lower, to.y - 1, -1);
 }
 
 // One around the chosen keys of each line.

@@ -2,6 +2,7 @@
 // together. A figure and the window draw it, once or once a trace.
 #pragma once
 
+#include "app/panels/token_colors.h"
 #include "app/panels/view_frame.h"
 #include "app/state/questions/kept/token_strip.h"
 #include "app/state/token_text.h"
@@ -123,8 +124,9 @@ class TokenText {
   Mouse text_ui(DrawContext& context, const Spec& spec, float line_height);
   void token_ui(DrawContext& context, const Spec& spec, const state::Place& here,
                 std::int32_t token, ImVec2 origin, float line_height) const;
-  static void back_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 color);
-  static void edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, ImU32 upper, ImU32 lower);
+  static void back_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& colors);
+  static void edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& upper,
+                       const TokenColors& lower);
   void outline_ui(DrawContext& context, const state::Place& here, ImVec2 origin, float line_height,
                   std::int32_t from, std::int32_t to) const;
   void underline_ui(DrawContext& context, const state::Place& here, ImVec2 origin,

@@ -205,6 +205,11 @@ void legend_ui(const Palette& palette, const std::vector<LegendItem>& items) {
         draw()->AddRect({at.x, top}, {at.x + box, top + box}, with_alpha(palette.faint, 0.45F),
                         em(0.15F));
         break;
+      case LegendItem::Shape::Evicted:
+        draw()->AddRectFilled({at.x, top}, {at.x + box, top + box}, item.color, em(0.15F));
+        key_rect(draw(), palette, {at.x, top + box * 0.6F}, {at.x + box, top + box},
+                 palette.evicted, em(0.15F));
+        break;
       case LegendItem::Shape::Dot: draw()->AddCircleFilled(middle, box * 0.36F, item.color); break;
       case LegendItem::Shape::Ring:
         draw()->AddCircle(middle, box * 0.42F, item.color, 0, em(0.12F));

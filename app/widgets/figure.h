@@ -38,7 +38,8 @@ struct LegendItem {
     Triangle,
     Diamond,
     Frame,
-    Edges
+    Edges,
+    Evicted  // a square, hatched below
   } shape = Shape::Square;
   bool operator==(const LegendItem&) const = default;
 };

@@ -20,10 +20,11 @@ at::Tensor unit_rows(const at::Tensor& rows) {
   return values / values.norm(2, {-1}, /*keepdim=*/true).clamp_min(1e-12);
 }
 
-// visit(d) for each deviation. `queries` are unit rows of the chunk.
+// visit(key, scores, count) for each past key but position 0: its scores by the queries that see it, of
+// which `queries` holds unit rows.
 template <typename Visit>
-void for_each_deviation(const selection::Cell& cell, const at::Tensor& queries,
-                        std::int64_t kv_head, const WorkContext& context, const Visit& visit) {
+void for_each_key(const selection::Cell& cell, const at::Tensor& queries, std::int64_t kv_head,
+                  const WorkContext& context, const Visit& visit) {
   for (std::int64_t first = 1; first < cell.past_len; first += kKeysAtOnce) {
     context.cancel.throw_if_cancelled();
     const std::int64_t count = std::min(kKeysAtOnce, cell.past_len - first);
@@ -35,10 +36,24 @@ void for_each_deviation(const selection::Cell& cell, const at::Tensor& queries,
       // The chunk's first rows see a past key as long as its window does.
       std::int64_t rows = cell.chunk_len;
       while (rows > 0 && cell.softmax.first_visible(cell.past_len + rows - 1) > key) --rows;
-      const double mean = std::accumulate(row, row + rows, 0.0) / static_cast<double>(rows);
-      for (std::int64_t t = 0; t < rows; ++t) visit(row[t] - mean);
+      visit(key, row, rows);
     }
   }
+}
+
+double mean_of(const float* scores, std::int64_t count) {
+  return std::accumulate(scores, scores + count, 0.0) / static_cast<double>(count);
+}
+
+// visit(d) for each deviation of a score from its key's mean.
+template <typename Visit>
+void for_each_deviation(const selection::Cell& cell, const at::Tensor& queries,
+                        std::int64_t kv_head, const WorkContext& context, const Visit& visit) {
+  for_each_key(cell, queries, kv_head, context,
+               [&](std::int64_t, const float* scores, std::int64_t count) {
+                 const double mean = mean_of(scores, count);
+                 for (std::int64_t t = 0; t < count; ++t) visit(scores[t] - mean);
+               });
 }
 
 ScoreDeviations deviations_of(const selection::Cell& cell, int q_head, const WorkContext& context) {
@@ -74,6 +89,20 @@ ScoreDeviations deviations_of(const selection::Cell& cell, int q_head, const Wor
   return result;
 }
 
+void rank_scores(const selection::Cell& cell, int q_head, const WorkContext& context,
+                 HeavyTail& result) {
+  if (cell.chunk_len < 2) return;
+  result.largest_score.assign(static_cast<std::size_t>(cell.past_len), 0);
+  result.mean_score = result.largest_score;
+  for_each_key(cell, unit_rows(cell.q[q_head]), q_head / cell.gqa_group_size(), context,
+               [&](std::int64_t key, const float* scores, std::int64_t count) {
+                 const auto index = static_cast<std::size_t>(key);
+                 result.largest_score[index] =
+                     count > 0 ? *std::max_element(scores, scores + count) : 0;
+                 result.mean_score[index] = count > 0 ? mean_of(scores, count) : 0;
+               });
+}
+
 }  // namespace
 
 HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk, int q_head,
@@ -95,6 +124,7 @@ HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk,
     }
   }
   result.deviations = deviations_of(cell, q_head, context);
+  rank_scores(cell, q_head, context, result);
   return result;
 }
 

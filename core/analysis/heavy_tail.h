@@ -32,6 +32,9 @@ struct HeavyTail {
   std::vector<double> query_mass;  // [m] that the query gives to the keys 1 .. P - 1
   std::vector<double> key_mass;    // [P] that the key is given
   ScoreDeviations deviations;      // none in a chunk of one query, which is its own mean
+  // [P] of each key's scores, cos(query, key), over the chunk's queries that see it: what QuoKA ranks keys
+  // by, and the mean in its place. Position 0 is left out as 0; empty in a chunk of one query.
+  std::vector<double> largest_score, mean_score;
 };
 // `rows`: the chunk's attention_rows() of this layer and head. Throws Error{Input} where Q, K or V
 // hold a NaN or Inf.

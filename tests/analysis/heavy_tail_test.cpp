@@ -121,6 +121,27 @@ TEST(HeavyTail, ScoresDeviateAsPlainLoopsSay) {
   }
 }
 
+TEST(HeavyTail, EachKeysLargestAndMeanScoreAreThoseOfPlainLoops) {
+  const SmallTrace trace;
+  const int begin = 32, length = trace.shape().chunk_lengths[2];
+  for (int head = 0; head < 4; ++head) {
+    const HeavyTail got = tail_of(trace, 1, 2, head);
+    ASSERT_EQ(got.largest_score.size(), 32U);
+    ASSERT_EQ(got.mean_score.size(), 32U);
+    EXPECT_EQ(got.largest_score[0], 0);
+    for (int key = 1; key < begin; ++key) {
+      double largest = -1, mean = 0;
+      for (int row = 0; row < length; ++row) {
+        const double score = cosine_slowly(trace, 1, head, begin + row, key);
+        largest = std::max(largest, score);
+        mean += score / length;
+      }
+      EXPECT_NEAR(got.largest_score[static_cast<std::size_t>(key)], largest, 1e-5);
+      EXPECT_NEAR(got.mean_score[static_cast<std::size_t>(key)], mean, 1e-5);
+    }
+  }
+}
+
 TEST(HeavyTail, NothingDeviatesWithoutOtherQueriesOrKeys) {
   const SmallTrace trace({.decoded = 2});
   EXPECT_TRUE(tail_of(trace, 0, 5, 2).deviations.bins.empty());  // a decoded token
@@ -131,6 +152,7 @@ TEST(HeavyTail, ADecodedTokenIsItsOwnMean) {
   const SmallTrace trace({.decoded = 2});
   const HeavyTail got = tail_of(trace, 0, 5, 2);
   ASSERT_EQ(got.relevance.size(), 1U);
+  EXPECT_TRUE(got.largest_score.empty());
   EXPECT_NEAR(got.relevance[0], -1, 1e-6);
   EXPECT_EQ(got.key_mass.size(), 54U);
 }

@@ -5,6 +5,7 @@
 #include "tests/state/small_workspace.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -28,6 +29,17 @@ class HeavyTailViewTest : public testing::SmallTraceViews {
     return *result;
   }
   double p(int query, int key) const { return trace_.probability(1, 2, query, key); }
+  double cosine(int query, int key) const {
+    const int group = trace_.shape().num_q_heads / trace_.shape().num_kv_heads;
+    double dot = 0, of_query = 0, of_key = 0;
+    for (int c = 0; c < trace_.shape().head_dim; ++c) {
+      const double q = trace_.query(1, 2, query)[c], k = trace_.key(1, 2 / group, key)[c];
+      dot += q * k;
+      of_query += q * q;
+      of_key += k * k;
+    }
+    return dot / std::sqrt(of_query * of_key);
+  }
 
   const ViewInfo& view_ = *find_view("heavy_tail");
 };
@@ -113,6 +125,37 @@ TEST_F(HeavyTailViewTest, QueriesByRelevanceCarryTheirMass) {
   }
   EXPECT_EQ(answer().quarter, 4);
   EXPECT_NEAR(answer().quarter_share, by_relevance[3].cumulative, 1e-9);
+}
+
+// Of the keys that hold half of the mass, by loops over cosines.
+TEST_F(HeavyTailViewTest, TheMaximumAndTheMeanFindKeysOfTheLargestMass) {
+  open_at(2);
+  std::vector<std::array<double, 3>> keys;  // mass, largest score, mean score
+  for (int key = 1; key < 32; ++key) {
+    std::array<double, 3> numbers{0, -1, 0};
+    for (int query = 32; query < 48; ++query) {
+      const double score = cosine(query, key);
+      numbers[0] += p(query, key);
+      numbers[1] = std::max(numbers[1], score);
+      numbers[2] += score;
+    }
+    keys.push_back(numbers);
+  }
+  const auto half = static_cast<std::size_t>(answer().keys.half);
+  ASSERT_GT(half, 2U);
+  const auto is_first = [&](std::size_t key, std::size_t by) {
+    return std::count_if(keys.begin(), keys.end(), [&](const auto& other) {
+             return other[by] > keys[key][by];
+           }) < static_cast<std::ptrdiff_t>(half);
+  };
+  std::int64_t by_largest = 0, by_mean = 0;
+  for (std::size_t key = 0; key < keys.size(); ++key) {
+    by_largest += is_first(key, 0) && is_first(key, 1) ? 1 : 0;
+    by_mean += is_first(key, 0) && is_first(key, 2) ? 1 : 0;
+  }
+  EXPECT_NE(by_largest, by_mean);  // or one could stand for the other
+  EXPECT_EQ(answer().found_by_largest, by_largest);
+  EXPECT_EQ(answer().found_by_mean, by_mean);
 }
 
 TEST_F(HeavyTailViewTest, DeviationsFollowTheRankings) {

@@ -38,6 +38,7 @@ const char* words_of(TokenLook look) {
     case TokenLook::Dense: return "all kept (dense)";
     case TokenLook::Current: return "of the chunk itself";
     case TokenLook::Missed: return "missed: a true key, not kept";
+    case TokenLook::MissedEvicted: return "missed: a true key, evicted";
     case TokenLook::Evicted: return "evicted";
   }
   return "";

@@ -41,6 +41,17 @@ HeavyTailQuestion::Shares shares_of(const std::vector<double>& masses) {
   return shares;
 }
 
+// How many of the keys that hold half of the mass are among the first of another ranking; `scores` of all
+// past keys, position 0 among them.
+std::optional<std::int64_t> found_by(const std::vector<double>& scores,
+                                     const HeavyTailQuestion::Shares& keys) {
+  if (scores.size() < 2 || keys.half == 0) return std::nullopt;
+  const analysis::Ranking by_score = analysis::rank({scores.begin() + 1, scores.end()});
+  return std::count_if(
+      keys.ranking.item.begin(), keys.ranking.item.begin() + keys.half,
+      [&](std::int32_t key) { return by_score.rank[static_cast<std::size_t>(key)] < keys.half; });
+}
+
 HeavyTailQuestion question_of(const Workspace& workspace) { return {workspace.place()}; }
 
 // Rows of one kind; mass(rank) is what the item of a rank holds of `total`.
@@ -124,6 +135,9 @@ HeavyTailQuestion::Answer HeavyTailQuestion::work(Steps& steps) const {
   const double sink = all_keys.empty() ? 0 : all_keys.front();
   if (sink > 0) answer.sink_share = sink / (sink + answer.keys.total);
 
+  answer.found_by_largest = found_by(spread.largest_score, answer.keys);
+  answer.found_by_mean = found_by(spread.mean_score, answer.keys);
+
   answer.quarter = (answer.num_queries() + 3) / 4;
   for (std::int64_t r = 0; r < answer.quarter && answer.queries.total > 0; ++r) {
     const std::int32_t row = answer.relevance.ranking.item[static_cast<std::size_t>(r)];
@@ -137,7 +151,9 @@ std::uint64_t HeavyTailQuestion::bytes(const Answer& answer) {
   const auto items = static_cast<std::uint64_t>(2 * answer.num_queries() + answer.num_keys()) +
                      answer.spread.deviations.bins.size();
   return sizeof(answer) + AttentionRowsQuestion::bytes(*answer.rows) +
-         bytes_in(answer.map->coarse.values) + items * kPerItem;
+         bytes_in(answer.map->coarse.values, answer.spread.largest_score,
+                  answer.spread.mean_score) +
+         items * kPerItem;
 }
 
 const std::vector<std::int32_t>* row_order(const HeavyTailQuestion::Answer& answer,

@@ -41,6 +41,9 @@ struct HeavyTailQuestion : OfPlace<At::Cell> {
     double sink_share = 0;     // of the mass on all past keys, what position 0 holds
     double quarter_share = 0;  // of the mass, what the quarter of the rows with largest S_q gives
     std::int64_t quarter = 0;  // rows in it
+    // Of the keys that hold half of the mass, how many are among as many of the largest score by any
+    // query, and of the largest mean score; nothing in a chunk of one query.
+    std::optional<std::int64_t> found_by_largest, found_by_mean;
 
     std::int64_t num_queries() const { return static_cast<std::int64_t>(queries.ranking.size()); }
     std::int64_t num_keys() const { return static_cast<std::int64_t>(keys.ranking.size()); }

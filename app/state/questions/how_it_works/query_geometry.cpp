@@ -84,7 +84,8 @@ class Rows {
     for (std::size_t i = 0; i < points.keys.size(); ++i) {
       const std::int32_t position = points.key_positions[i];
       Cell own;
-      if (!result_->fates.empty()) own = label_of(result_->fates[i]);
+      if (!result_->fates.empty())
+        own = label_of(result_->fates[static_cast<std::size_t>(position)]);
       if (result_->attention) own = result_->received(i);
       add("key", position, place_.info().chunk_of_token(position), points.keys[i],
           std::vector<Cell>(5), own);
@@ -185,20 +186,17 @@ void measure(GeometryQuestion::Answer& answer) {
     answer.most_received = std::max(answer.most_received, answer.received(i));
 }
 
-std::vector<KeyFate> fates_of(const Place& place, const std::vector<std::int32_t>& keys,
+std::vector<KeyFate> fates_of(const Place& place, std::size_t num_keys,
                               const analysis::KvMap& map) {
   std::vector<KeyFate> fates;
-  for (const std::int32_t key : keys)
+  for (std::int32_t key = 0; key < static_cast<std::int32_t>(num_keys); ++key)
     fates.push_back({map.at(static_cast<std::size_t>(place.chunk), key)});
   return fates;
 }
 
-void mark_lost(std::vector<KeyFate>& fates, const std::vector<std::int32_t>& keys,
-               const analysis::SelectedVsTrue& cell) {
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const auto key = static_cast<std::size_t>(keys[i]);
-    fates[i].lost = key < cell.verdict.size() && cell.verdict[key] == analysis::KeyVerdict::Miss;
-  }
+void mark_lost(std::vector<KeyFate>& fates, const analysis::SelectedVsTrue& cell) {
+  for (std::size_t key = 0; key < std::min(fates.size(), cell.verdict.size()); ++key)
+    fates[key].lost = cell.verdict[key] == analysis::KeyVerdict::Miss;
 }
 
 }  // namespace
@@ -263,16 +261,15 @@ GeometryQuestion::Answer GeometryQuestion::work(Steps& steps) const {
   if (form.color == GeometryForm::Color::Attention)
     answer.attention = steps.need(HeadAttentionQuestion{place, form.all_chunks});
   const bool is_fate = form.color == GeometryForm::Color::Fate;
-  const std::vector<std::int32_t>& keys = answer.points->key_positions;
   try {
     if (is_fate || knows_kept_keys(*answer.queries))
-      answer.fates = fates_of(place, keys, steps.need(KvMapQuestion{place, method})->map);
+      answer.fates = fates_of(place, answer.points->every_key.size(),
+                              steps.need(KvMapQuestion{place, method})->map);
   } catch (const Error& error) {
     // Without the run the points are still there; views of the run say what is wrong with it.
     if (is_fate || error.kind() != ErrorKind::Input) throw;
   }
-  if (is_fate)
-    mark_lost(answer.fates, keys, steps.need(SelectedVsTrueQuestion{place, method})->cell);
+  if (is_fate) mark_lost(answer.fates, steps.need(SelectedVsTrueQuestion{place, method})->cell);
   measure(answer);
   return answer;
 }

@@ -77,8 +77,8 @@ struct GeometryQuestion : OfMethod<At::Cell> {
     std::shared_ptr<const QueryGeometryQuestion::Answer> queries;  // of the place's chunk
     std::shared_ptr<const analysis::HeadPoints> points;
     std::shared_ptr<const analysis::HeadAttention> attention;  // where that is the colour
-    // Of points->keys, where that is the colour, or where keys have no other one and the method says
-    // which it keeps; the latter says nothing of those that are lost, which asks for exact attention.
+    // Of points->every_key, where that is the colour, or where keys have no other one and the
+    // method says which it keeps; the latter says nothing of those that are lost, which asks for exact attention.
     std::vector<KeyFate> fates;
     Box box, query_box, key_box;                      // of all points, of the queries, of the keys
     double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most

@@ -3,8 +3,10 @@
 #include "app/state/labels.h"
 #include "app/state/questions/kept/kv_difference.h"
 #include "app/state/shown_methods.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/analysis/kv_difference.h"
 
 #include <algorithm>
 #include <cmath>
@@ -134,6 +136,18 @@ KvMapQuestion::Answer KvMapQuestion::work(Steps& steps) const {
     answer.grid = analysis::reduce_kv_map(answer.map, kGridRows, kGridCols);
   answer.facts = facts_of(place, method, *run);
   return answer;
+}
+
+std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, const Place& place) {
+  const auto span = watched_span(place);
+  const auto chunk = static_cast<std::size_t>(place.chunk);
+  if (!span || chunk >= answer.map.chunks.size()) return std::nullopt;
+  const std::int32_t end = std::min(span->end, answer.map.chunks[chunk].begin);
+  if (span->begin >= end) return std::nullopt;
+  KeptOfSpan kept{readable_name(span->name), 0, end - span->begin};
+  for (std::int32_t key = span->begin; key < end; ++key)
+    kept.kept += analysis::is_kept(answer.map.at(chunk, key)) ? 1 : 0;
+  return kept;
 }
 
 RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {

@@ -7,7 +7,9 @@
 #include "core/analysis/kv_map.h"
 
 #include <array>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace kvloupe::state {
@@ -26,6 +28,14 @@ struct KvMapQuestion : OfRun<At::Head> {
     return bytes_in(answer.map.states, answer.map.evict_chunk, answer.grid.counts);
   }
 };
+
+// Of the keys of the watched span that lie before the chunk: how many the row keeps there.
+struct KeptOfSpan {
+  std::string span;  // "needle", "key 412"
+  std::int32_t kept = 0, total = 0;
+};
+// Nothing where none lies before it.
+std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, const Place& place);
 
 // Mass recall of the row by chunk; 1 where everything was kept.
 struct RecallQuestion : OfMethod<At::Head> {

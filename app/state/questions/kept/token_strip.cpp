@@ -108,7 +108,8 @@ TokenLook look_of(const KvMapQuestion::Answer* map, const SelectedVsTrueQuestion
   if (map == nullptr || row >= map->map.chunks.size()) return TokenLook::Plain;
   if (token < chunk.begin && verdicts != nullptr && index < verdicts->cell.verdict.size() &&
       verdicts->cell.verdict[index] == KeyVerdict::Miss)
-    return TokenLook::Missed;
+    return map->map.at(row, token) == KeyState::Evicted ? TokenLook::MissedEvicted
+                                                        : TokenLook::Missed;
   switch (map->map.at(row, token)) {
     case KeyState::Kept: return TokenLook::Kept;
     case KeyState::Sink: return TokenLook::Sink;

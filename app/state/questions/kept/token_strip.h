@@ -25,10 +25,21 @@ struct TextSearchQuestion : OfPlace<At::Trace> {
 };
 
 // What one token is drawn as. Future: the chunk does not see it. Plain: not known, or dropped.
-enum class TokenLook { Plain, Future, Kept, Sink, Recent, Dense, Current, Missed, Evicted };
+enum class TokenLook {
+  Plain,
+  Future,
+  Kept,
+  Sink,
+  Recent,
+  Dense,
+  Current,
+  Missed,
+  MissedEvicted,  // missed, and gone for good
+  Evicted
+};
 
 // `map` and `verdicts` are of the place's cell and one method; null: not known yet. A key that
-// should have been kept is missed, whether it was dropped or evicted.
+// should have been kept is missed; one that was evicted cannot come back.
 TokenLook look_of(const KvMapQuestion::Answer* map, const SelectedVsTrueQuestion::Answer* verdicts,
                   const Place& place, std::int32_t token);
 
