@@ -6,18 +6,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 namespace kvloupe::cli {
 namespace {
 
+// A folder of such a name would not be what was meant.
+constexpr std::array<std::string_view, 9> kOtherFiles{".pdf", ".svg",  ".png",  ".md", ".tex",
+                                                      ".csv", ".json", ".docx", ".htm"};
+
 void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   if (arguments.output.empty() || arguments.output == "-")
     throw usage_error("-o names nothing", "the page needs a folder or a file",
                       "give a folder, such as -o report, or a file, such as -o report.html");
+  const std::string kind = std::filesystem::path(arguments.output).extension().string();
+  if (std::find(kOtherFiles.begin(), kOtherFiles.end(), kind) != kOtherFiles.end() &&
+      !std::filesystem::is_directory(arguments.output))
+    throw usage_error(fmt::format("a report is no {} file", kind.substr(1)),
+                      "it is one HTML file, or a folder of report.md and its pictures",
+                      "give -o report.html or a folder; kvloupe export writes one view");
   const replay::MethodList list = replay::parse_methods(arguments.methods);
   if (arguments.traces.size() == 1 && arguments.methods.size() == 1 && list.methods.size() == 1)
     return report_method(arguments, global);

@@ -228,12 +228,13 @@ class LatencyPanel final : public Panel {
     std::optional<widgets::FontScope> small;
     if (!context.figure) small.emplace(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, text);
-    widgets::text_wrapped(context.palette.muted,
-                          fmt::format("dense: the fastest form, here {}, timed in turns with the "
-                                      "method. Attention over what was "
-                                      "kept takes this machine {:.3g} ms at least. All are "
-                                      "medians, so the parts need not add up to the total.",
-                                      r.dense_variant, r.floor_ms));
+    widgets::text_wrapped(
+        context.palette.muted,
+        fmt::format("dense: the fastest form, here {}, timed in turns with the "
+                    "method. Attention over what was "
+                    "kept takes this machine {:.3g} ms at least. The total is one "
+                    "chain: the parts are timed apart and need not add up to it.",
+                    r.dense_variant, r.floor_ms));
     bars_ui(context, result, longest);
   }
 

@@ -10,6 +10,7 @@
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/letters.h"
+#include "core/base/paths.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -69,8 +70,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       numbers.kind = state::NumberScope::Kind::Question;
     if (capture_.is_part(tab.path)) return;
     note_recent(tab.path);
-    // What lies in the box is no place for captures.
-    if (!tour_.is_open())
+    if (!paths::comes_with_program(tab.path))
       settings_.last_folder = std::filesystem::path(tab.path).parent_path().string();
   };
   capture_.on_trace = [this](const std::string& path) { note_recent(path); };

@@ -76,6 +76,11 @@ fs::path share_dir() {
   return program.parent_path().parent_path() / "share" / "kvloupe";
 }
 
+bool comes_with_program(const fs::path& trace) {
+  std::error_code none;  // a folder that is missing is not the same
+  return fs::equivalent(fs::absolute(trace).parent_path(), share_dir() / "traces", none);
+}
+
 fs::path data_dir() {
   const std::string given = environment("KVLOUPE_DATA_DIR");
   return given.empty() ? share_dir() / "data" : fs::path(given);

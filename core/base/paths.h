@@ -16,6 +16,8 @@ std::filesystem::path cache_dir();
 // What comes with the program: tours/ traces/ recorder/ data/. `share/kvloupe` beside the folder that
 // the program is in, in a build folder as where it is installed.
 std::filesystem::path share_dir();
+// Whether the file is one of the traces that come with the program: nothing is written beside those.
+bool comes_with_program(const std::filesystem::path& trace);
 // models/ words/ corpus/ in it, which set-up fetched. The environment variable KVLOUPE_DATA_DIR
 // overrides.
 std::filesystem::path data_dir();

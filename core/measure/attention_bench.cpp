@@ -66,7 +66,7 @@ double density_of(const selection::CellSelection& selected, std::int64_t past_le
   return kept / static_cast<double>(selected.rows.size()) / static_cast<double>(past_len);
 }
 
-enum Part : std::size_t { kSelect, kAttend, kFirstDense };
+enum Part : std::size_t { kChain, kSelect, kFirstDense };
 
 }  // namespace
 
@@ -78,9 +78,12 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
   const auto layout = selection::row_layout(spec, shape);
   const auto selector = selection::make_selector(spec, shape);
   selection::CellSelection selected;
-  std::vector<TimedPart> parts = {
-      {"select", [&] { selected = selector->select(cell); }},
-      {"attend", [&] { selection::attend_selected(spec, {}, cell, layout, selected); }}};
+  std::vector<TimedPart> parts = {{"chain",
+                                   [&] {
+                                     selected = selector->select(cell);
+                                     selection::attend_selected(spec, {}, cell, layout, selected);
+                                   }},
+                                  {"select", [&] { selected = selector->select(cell); }}};
   const DenseBaseline baseline(cell.q, cell.k, cell.v, cell.softmax);
   for (TimedPart& part : baseline.parts()) parts.push_back(std::move(part));
 
@@ -88,18 +91,14 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
   options.repetitions = repetitions;
   options.device = what.device;
   const RoundTimes times = time_rounds(parts, options, context, [&](const RoundTimes& so_far) {
-    context.report(so_far.stats(kSelect).samples, repetitions, "rounds");
+    context.report(so_far.stats(kChain).samples, repetitions, "rounds");
   });
-  std::vector<double> sparse;
-  for (std::size_t i = 0; i < times.samples_ms[kSelect].size(); ++i) {
-    sparse.push_back(times.samples_ms[kSelect][i] + times.samples_ms[kAttend][i]);
-  }
   const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
   AttentionBench bench;
   bench.past_len = what.past_len;
   bench.method = spec.canonical();
   bench.density = density_of(selected, what.past_len);
-  bench.sparse = stats_of(std::move(sparse));
+  bench.sparse = times.stats(kChain);
   bench.select = times.stats(kSelect);
   bench.dense = times.stats(dense);
   bench.dense_variant = parts[dense].name;

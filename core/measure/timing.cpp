@@ -39,6 +39,7 @@ double ms_of(const std::function<void()>& run, c10::Device device) {
   // More than the second-level cache of any device.
   constexpr std::int64_t kFlushed = 256LL << 20;
   at::empty({kFlushed}, at::dtype(at::kByte).device(device)).zero_();
+  device::wait_for(device);  // or the host's launches would hide behind the fill
   const c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Stream stream = guard.getStream(device);
   c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT),
@@ -58,6 +59,7 @@ Round run_round(const std::vector<TimedPart>& parts, const RoundOptions& options
   const auto begin = Clock::now();
   for (const TimedPart& part : parts) {
     context.cancel.throw_if_cancelled();
+    if (part.prepare) part.prepare();
     round.ms.push_back(ms_of(part.run, place));
   }
   const double seconds = ms_between(begin, Clock::now()) / 1000;
@@ -94,7 +96,6 @@ RoundTimes time_rounds(const std::vector<TimedPart>& parts, const RoundOptions& 
   times.samples_ms.resize(parts.size());
   const int most = options.warm_up + 3 * options.repetitions;
   for (int i = 0, counted = 0; i < most && counted < options.repetitions; ++i) {
-    if (options.prepare) options.prepare();
     const Round round = run_round(parts, options, place, context);
     if (i < options.warm_up) continue;
     const bool counts = !round.disturbed && !round.throttled();

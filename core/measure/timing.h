@@ -17,17 +17,16 @@ namespace kvloupe::measure {
 struct TimedPart {
   std::string name;
   std::function<void()> run;
+  std::function<void()> prepare = {};  // untimed, before it in each round
 };
 
 struct RoundOptions {
   int repetitions = 15;
   int warm_up = 2;
   int threads = 0;  // that the parts may use; 0: those of tensor work
-  // Of the parts' tensors. On CUDA a part is timed by events of its stream, after its second-level cache
-  // was filled with other numbers.
+  // Of the parts' tensors. On CUDA a part is timed by events of its stream, on an idle device whose
+  // second-level cache was filled with other numbers: what the host takes to launch is in it.
   std::string device = device::kDefault;
-  // Untimed, before each round.
-  std::function<void()> prepare = {};
   // Asked right after each round; unless given, of a CUDA device its driver.
   std::function<std::optional<device::GpuState>()> watch = {};
 };

@@ -63,5 +63,13 @@ TEST_F(PathsTest, TheDataFolderCanBeOverridden) {
   EXPECT_NE(data_dir(), "/some/data");
 }
 
+TEST_F(PathsTest, KnowsTheTracesInTheBox) {
+  const auto traces = share_dir() / "traces";
+  EXPECT_TRUE(comes_with_program(traces / "tour.h5"));
+  EXPECT_TRUE(comes_with_program(std::filesystem::canonical(traces) / "tour.h5"));
+  EXPECT_FALSE(comes_with_program(root_ / "tour.h5"));
+  EXPECT_FALSE(comes_with_program(root_ / "no such folder" / "tour.h5"));
+}
+
 }  // namespace
 }  // namespace kvloupe::paths

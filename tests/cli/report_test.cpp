@@ -65,6 +65,17 @@ TEST(Report, IsOnePageWithItsPictures) {
 }
 
 // One file, which loads nothing, and in which a trace's text is text.
+TEST(Report, IsNoFileOfAnotherKind) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.pdf", "a.md"}) {
+    const std::string file = (folder / name).string();
+    expect_refused(
+        run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file}), 2,
+        "a report is no");
+    EXPECT_FALSE(std::filesystem::exists(file));
+  }
+}
+
 TEST(Report, IsOneHtmlFileThatStandsAlone) {
   const TemporaryFolder folder;
   const std::string file = (folder / "report.html").string();

@@ -50,9 +50,9 @@ TEST(StatsOf, MedianAndQuartiles) {
 TEST(TimeRounds, SidesTakeTurnsAndWarmUpDoesNotCount) {
   std::string course;
   RoundOptions options{.repetitions = 3, .warm_up = 1, .threads = 64};
-  options.prepare = [&] { course += '.'; };
-  const RoundTimes times =
-      time_rounds({{"a", [&] { course += 'a'; }}, {"b", [&] { course += 'b'; }}}, options, {});
+  const auto prepare = [&] { course += '.'; };
+  const RoundTimes times = time_rounds(
+      {{"a", [&] { course += 'a'; }, prepare}, {"b", [&] { course += 'b'; }}}, options, {});
   EXPECT_EQ(course, ".ab.ab.ab.ab");
   EXPECT_EQ(times.stats(0).samples, 3);
   EXPECT_EQ(times.stats(1).samples, 3);
@@ -194,7 +194,6 @@ TEST(MeasureLatency, ReportsItsParts) {
     EXPECT_LE(part.q25_ms, part.median_ms);
     EXPECT_LE(part.median_ms, part.q75_ms);
   }
-  EXPECT_GE(report.total.median_ms, report.select.median_ms);
   EXPECT_FALSE(report.dense_reason);
   EXPECT_TRUE(report.executed);
   EXPECT_DOUBLE_EQ(report.speedup().value(), report.dense.median_ms / report.total.median_ms);

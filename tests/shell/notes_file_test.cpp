@@ -75,6 +75,11 @@ TEST_F(NotesFile, AreKeptElsewhereWhereTheFolderCannotBeWritten) {
   EXPECT_EQ(shell::session_path(away).parent_path(), paths::state_dir());
 }
 
+TEST_F(NotesFile, AreKeptElsewhereWhereTheTraceComesWithTheProgram) {
+  EXPECT_EQ(shell::session_path(paths::share_dir() / "traces" / "tour.h5").parent_path(),
+            paths::state_dir());
+}
+
 TEST_F(NotesFile, AnotherFileOfThatNameIsLeftAlone) {
   for (const char* text : {"not JSON", "[]", "{\"format\": \"other\"}", "{\"format\": 3}",
                            "{\"format\": \"kvloupe-session\", \"notes\": 1}"}) {

@@ -51,7 +51,7 @@ fs::path session_path(const fs::path& trace) {
       ::access(path.c_str(), F_OK) == 0
           ? ::access(path.c_str(), W_OK) == 0 && ::access(folder_of(path).c_str(), W_OK) == 0
           : ::access(folder_of(path).c_str(), W_OK) == 0;
-  return writable ? path : in_state_folder(trace);
+  return writable && !paths::comes_with_program(trace) ? path : in_state_folder(trace);
 }
 
 std::vector<ordered_json> read_sessions(const fs::path& trace) {
