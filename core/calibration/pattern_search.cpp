@@ -104,7 +104,8 @@ Qualities measure_layer(const session::TraceSession& session, int layer,
         static_cast<std::int64_t>(candidates.size()) * cell.kv_len() * 16;
     selection::for_each_item(cell.num_q_heads(), operations, [&](std::int64_t head) {
       const std::vector<double> mass = past_mass(cell, head);
-      const auto products = selection::block_products(cell, grid, key_means, head);
+      const auto products =
+          selection::block_products(cell, grid, key_means, {head})[static_cast<std::size_t>(head)];
       for (std::size_t c = 0; c < candidates.size(); ++c) {
         const PatternQuality quality =
             quality_of(past_keys(cell, candidates[c], observed[head], products), mass);

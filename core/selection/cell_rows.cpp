@@ -23,6 +23,18 @@ at::Tensor on_device(const std::vector<std::vector<std::int32_t>>& rows, c10::De
   return on_device(values, device).view({static_cast<std::int64_t>(rows.size()), -1});
 }
 
+namespace {
+
+// On its way to the host: there when a later copy from the same device is.
+at::Tensor begun_to_host(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  const at::Tensor host =
+      at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
+  return host.copy_(tensor, /*non_blocking=*/true);
+}
+
+}  // namespace
+
 template <typename T>
 std::vector<T> on_host(const at::Tensor& tensor) {
   const at::Tensor host = tensor.cpu().contiguous();
@@ -34,6 +46,15 @@ template std::vector<std::int64_t> on_host(const at::Tensor&);
 template std::vector<float> on_host(const at::Tensor&);
 template std::vector<double> on_host(const at::Tensor&);
 template std::vector<std::uint8_t> on_host(const at::Tensor&);
+
+std::vector<std::vector<float>> all_on_host(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> host;
+  for (const at::Tensor& tensor : tensors)
+    host.push_back(&tensor == &tensors.back() ? tensor.cpu() : begun_to_host(tensor));
+  std::vector<std::vector<float>> values;
+  for (const at::Tensor& tensor : host) values.push_back(on_host<float>(tensor));
+  return values;
+}
 
 std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor) {
   const at::Tensor host = tensor.cpu().contiguous();
@@ -102,18 +123,6 @@ at::Tensor gather_keys(const Cell& cell, std::int64_t kv_head,
                        std::span<const std::int32_t> positions) {
   return take_rows(cell.k.narrow(0, kv_head, 1), positions);
 }
-
-namespace {
-
-// On its way to the host: there when a later copy from the same device is.
-at::Tensor begun_to_host(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor;
-  const at::Tensor host =
-      at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
-  return host.copy_(tensor, /*non_blocking=*/true);
-}
-
-}  // namespace
 
 std::vector<SelectedRow> rows_of(const KeptRows& kept) {
   const at::Tensor indices = begun_to_host(kept.indices);

@@ -58,6 +58,8 @@ at::Tensor on_device(std::span<const std::int32_t> values, c10::Device device);
 // The numbers of a tensor of this type, row-major, on the host.
 template <typename T>
 std::vector<T> on_host(const at::Tensor& tensor);
+// Of several fp32 tensors of one device, for which the host waits once.
+std::vector<std::vector<float>> all_on_host(const std::vector<at::Tensor>& tensors);
 // Of int32 [R, n], row by row.
 std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor);
 

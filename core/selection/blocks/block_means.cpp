@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace kvloupe::selection {
 
@@ -19,16 +20,26 @@ at::Tensor BlockMeans::of(const Cell& cell) {
   return layer.means.rows();
 }
 
-std::vector<std::vector<float>> block_products(const Cell& cell, const BlockGrid& grid,
-                                               const at::Tensor& key_means, std::int64_t q_head) {
-  // Query blocks are cut at the places of key blocks, the first of them where the chunk begins.
-  const at::Tensor means =
-      block_means(cell.q.narrow(0, q_head, 1), grid.block_size, grid.past_len % grid.block_size);
-  const at::Tensor keys = key_means.narrow(0, q_head / cell.gqa_group_size(), 1);
-  std::vector<std::vector<float>> products;
-  for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
-    products.push_back(on_host<float>(
-        key_products(means.select(1, i), keys.narrow(1, 0, grid.block_of_query_block(i) + 1))));
+std::vector<std::vector<std::vector<float>>> block_products(
+    const Cell& cell, const BlockGrid& grid, const at::Tensor& key_means,
+    const std::vector<std::int64_t>& q_heads) {
+  std::vector<at::Tensor> begun;
+  for (const std::int64_t q_head : q_heads) {
+    // Query blocks are cut at the places of key blocks, the first of them where the chunk begins.
+    const at::Tensor means =
+        block_means(cell.q.narrow(0, q_head, 1), grid.block_size, grid.past_len % grid.block_size);
+    const at::Tensor keys = key_means.narrow(0, q_head / cell.gqa_group_size(), 1);
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
+      begun.push_back(
+          key_products(means.select(1, i), keys.narrow(1, 0, grid.block_of_query_block(i) + 1)));
+  }
+  std::vector<std::vector<std::vector<float>>> products(
+      static_cast<std::size_t>(cell.num_q_heads()));
+  std::vector<std::vector<float>> rows = all_on_host(begun);
+  auto row = rows.begin();
+  for (const std::int64_t q_head : q_heads)
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
+      products[static_cast<std::size_t>(q_head)].push_back(std::move(*row++));
   return products;
 }
 

@@ -30,9 +30,10 @@ class BlockMeans {
   std::map<int, Layer> layers_;
 };
 
-// <mean query of block I, mean key of block J> of one query head, by query block, for the key blocks
-// J that it does not lie before. key_means as of().
-std::vector<std::vector<float>> block_products(const Cell& cell, const BlockGrid& grid,
-                                               const at::Tensor& key_means, std::int64_t q_head);
+// <mean query of block I, mean key of block J> by query block, for the key blocks J that it does not lie
+// before. Of these query heads alone, [num_q_heads]; the host waits once. key_means as of().
+std::vector<std::vector<std::vector<float>>> block_products(
+    const Cell& cell, const BlockGrid& grid, const at::Tensor& key_means,
+    const std::vector<std::int64_t>& q_heads);
 
 }  // namespace kvloupe::selection

@@ -91,18 +91,19 @@ struct Observed {
   Observed(const Cell& cell, const BlockGrid& grid, const at::Tensor& means, Ablation ablation)
       : num_rows(ablation == Ablation::AllRows ? grid.chunk_len
                                                : std::min(grid.block_size, grid.chunk_len)),
-        num_blocks(grid.num_key_blocks()),
-        key_means(means) {
+        num_blocks(grid.num_key_blocks()) {
     const ColumnsAndSlashes sums = columns_and_slashes(
         sets_over_cell(cell, cell.q, latest_rows(num_rows, grid.chunk_len)), cell.k);
-    vertical = on_host<float>(sums.columns);
-    slash = on_host<float>(sums.slashes);
     const at::Tensor latest = cell.q.narrow(1, grid.chunk_len - num_rows, num_rows);
-    pooled = on_host<float>(key_products(block_means(latest, num_rows).squeeze(1), key_means));
+    std::vector<std::vector<float>> all =
+        all_on_host({sums.columns, sums.slashes,
+                     key_products(block_means(latest, num_rows).squeeze(1), means)});
+    vertical = std::move(all[0]);
+    slash = std::move(all[1]);
+    pooled = std::move(all[2]);
   }
 
   std::int64_t num_rows, num_blocks;
-  at::Tensor key_means;                // [G, N_b, D]
   std::vector<float> vertical, slash;  // [H, T] sums over the rows, by key and by distance
   std::vector<float> pooled;           // [H, N_b] <mean of the rows, mean key of j>
 };
@@ -114,14 +115,14 @@ class Head {
        std::int64_t head)
       : cell_(cell), grid_(grid), spec_(spec), observed_(observed), head_(head) {
     observe();
+    is_query_aware_ = divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
   }
 
   // If so, all queries of the chunk choose pairs; else only its last rows do.
-  bool is_query_aware() const {
-    return divergence(pooled_attention(), vertical_blocks_) < spec_.real("tau");
-  }
+  bool is_query_aware() const { return is_query_aware_; }
 
-  void choose(BlockChoice& choice) const {
+  // `products` are those of block_products() for the head, where it is query-aware.
+  void choose(const std::vector<std::vector<float>>& products, BlockChoice& choice) const {
     const double gamma = spec_.real("gamma");
     const bool query_aware = is_query_aware();
     const std::int64_t least =
@@ -132,7 +133,7 @@ class Head {
     score(choice);
     keep_vertical(size(vertical_), choice);
     keep_slash(size(slash_), choice);
-    if (query_aware) keep_pairs(gamma, choice);
+    if (query_aware) keep_pairs(products, gamma, choice);
   }
 
  private:
@@ -215,10 +216,10 @@ class Head {
       }
   }
 
-  void keep_pairs(double gamma, BlockChoice& choice) const {
+  void keep_pairs(const std::vector<std::vector<float>>& products, double gamma,
+                  BlockChoice& choice) const {
     const std::int64_t blocks = grid_.num_key_blocks();
     std::vector<float> pairs(static_cast<std::size_t>(grid_.num_query_blocks() * blocks), 0.0F);
-    const auto products = block_products(cell_, grid_, observed_.key_means, head_);
     for (std::int64_t i = 0; i < grid_.num_query_blocks(); ++i) {
       std::vector<float> row =
           pooled_logits(products[static_cast<std::size_t>(i)], grid_.row_begin(i));
@@ -246,6 +247,7 @@ class Head {
   std::int64_t head_;
   std::vector<float> vertical_, slash_;                // [T]
   std::vector<float> vertical_blocks_, slash_blocks_;  // [N_b]
+  bool is_query_aware_ = false;
 };
 
 class FlexPrefill final : public BlockMasker {
@@ -256,10 +258,23 @@ class FlexPrefill final : public BlockMasker {
   BlockChoice choose(const Cell& cell) override {
     const BlockGrid grid = grid_of(cell, spec_.integer("block_size"));
     BlockChoice choice(grid, cell.num_q_heads());
-    const Observed observed(cell, grid, means_.of(cell), ablation_);
-    for_each_item_on(
-        cell.k.device(), cell.num_q_heads(), 64 * cell.kv_len(),
-        [&](std::int64_t head) { Head(cell, grid, spec_, observed, head).choose(choice); });
+    const at::Tensor key_means = means_.of(cell);
+    const Observed observed(cell, grid, key_means, ablation_);
+    std::vector<std::optional<Head>> heads(static_cast<std::size_t>(cell.num_q_heads()));
+    const auto for_each_head = [&](const auto& work) {
+      for_each_item_on(cell.k.device(), cell.num_q_heads(), 32 * cell.kv_len(), work);
+    };
+    for_each_head([&](std::int64_t head) {
+      heads[static_cast<std::size_t>(head)].emplace(cell, grid, spec_, observed, head);
+    });
+    std::vector<std::int64_t> aware;
+    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+      if (heads[static_cast<std::size_t>(head)]->is_query_aware()) aware.push_back(head);
+    const auto products = block_products(cell, grid, key_means, aware);
+    for_each_head([&](std::int64_t head) {
+      const auto index = static_cast<std::size_t>(head);
+      heads[index]->choose(products[index], choice);
+    });
     return choice;
   }
 

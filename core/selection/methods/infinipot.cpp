@@ -7,6 +7,7 @@
 #include "core/selection/spec/method.h"
 
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
+#include "core/attention/upload.h"
 #include "core/base/error.h"
 #include "core/base/rounded_down.h"
 #include "core/selection/cell_rows.h"
@@ -72,7 +73,8 @@ class Infinipot final : public EvictionSelector {
       reasons->scores = on_host<float>(votes);
       reasons->first = on_host<std::uint8_t>(chosen);
     }
-    return row_of_pool(keep_best_rows(votes, budget, chosen), pool);
+    return row_of_pool(keep_best_rows(votes, budget, attention::uploaded(chosen, votes.device())),
+                       pool);
   }
 
  private:

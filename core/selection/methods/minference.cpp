@@ -34,11 +34,12 @@ class MInference final : public BlockMasker {
     choice.forced_keys.resize(static_cast<std::size_t>(cell.num_q_heads()));
     const at::Tensor key_means = means_.of(cell);
     const std::vector<ObservedAttention> observed = observe_attention(cell, ablation_);
+    const auto products = block_products(cell, grid, key_means, heads_of_blocks(cell));
     const auto decide = [&](std::int64_t head) {
       const HeadPattern pattern = pattern_of(config_, cell.layer, head);
       score(observed[head], head, choice);
       if (pattern.type == PatternType::BlockSparse)
-        keep_blocks(block_products(cell, grid, key_means, head), cell.softmax, head, choice);
+        keep_blocks(products[static_cast<std::size_t>(head)], cell.softmax, head, choice);
       else
         keep_lines(lines_of(pattern, observed[head]), head, choice);
     };
@@ -57,6 +58,14 @@ class MInference final : public BlockMasker {
   }
 
  private:
+  std::vector<std::int64_t> heads_of_blocks(const Cell& cell) const {
+    std::vector<std::int64_t> heads;
+    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+      if (pattern_of(config_, cell.layer, head).type == PatternType::BlockSparse)
+        heads.push_back(head);
+    return heads;
+  }
+
   // What lowering=budget ranks by, in every pattern: the mean over the observed rows of the
   // attention that the block receives.
   static void score(const ObservedAttention& observed, std::int64_t head, BlockChoice& choice) {
