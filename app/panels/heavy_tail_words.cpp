@@ -51,9 +51,10 @@ std::vector<widgets::Chip> tail_chips(DrawContext& context, const Place& place,
   if (answer.has_mass()) {
     chips.push_back(tail_chip("keys: tail index", answer.keys.tail, answer.num_keys(),
                               " The values are the masses of the past keys but position 0."));
-    chips.push_back({fmt::format("sink {}", share_text(answer.sink_share)), 0,
-                     "Position 0's share of what the chunk's queries give to all past keys. It is "
-                     "left out of every other number here."});
+    chips.push_back(
+        {fmt::format("sink {} of query head {}", share_text(answer.sink_share), place.q_head), 0,
+         "Position 0's share of what the chunk's queries give to all past keys. It is "
+         "left out of every other number here."});
   }
   if (answer.num_queries() > 1)
     chips.push_back(tail_chip("queries: tail index", answer.relevance.tail, answer.num_queries(),
@@ -61,9 +62,10 @@ std::vector<widgets::Chip> tail_chips(DrawContext& context, const Place& place,
                               "describes the upper ranks."));
   if (const analysis::ScoreDeviations& scores = answer.spread.deviations; !scores.bins.empty())
     chips.push_back(
-        {fmt::format("scores: max {:.1f} \u03C3", scores.highest), 0,
+        {fmt::format("scores: {:.1f} to {:.1f} \u03C3", scores.lowest, scores.highest), 0,
          fmt::format(
-             "The largest of {} deviations of a score, cos(query, key), from its key's mean "
+             "The smallest and the largest of {} deviations of a score, cos(query, key), from its "
+             "key's mean "
              "over the chunk's queries, in standard deviations (\u03C3 = {:.3g}). {:.3g} % lie "
              "above 3 \u03C3, in a normal distribution 0.135 %; the excess kurtosis is {:.2f}, "
              "there 0. A heavy tail means that some queries want a key much more than its "
@@ -82,10 +84,13 @@ std::string tail_finding(const TailAnswer& answer) {
       format_count(answer.keys.half), format_count(answer.num_keys()),
       of_all(answer.keys.half, answer.num_keys()));
   if (answer.num_queries() == 1) return text + ".";
-  text += fmt::format(" and comes from {} of {} queries ({}); the quarter of largest S_q gives {}.",
-                      answer.queries.half, answer.num_queries(),
-                      of_all(answer.queries.half, answer.num_queries()),
-                      share_text(answer.quarter_share));
+  const double share_of_them = static_cast<double>(answer.quarter) / answer.num_queries();
+  text += fmt::format(
+      " and comes from {} of {} queries ({}). The {} queries of largest S_q give {}, {} than their "
+      "share of the queries.",
+      answer.queries.half, answer.num_queries(), of_all(answer.queries.half, answer.num_queries()),
+      answer.quarter, share_text(answer.quarter_share),
+      answer.quarter_share < share_of_them ? "less" : "more");
   return text + max_or_mean(answer);
 }
 

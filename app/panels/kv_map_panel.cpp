@@ -396,10 +396,14 @@ class KvMapPanel final : public Panel {
     }
     if (const auto death = map.death_of(key); !death && !map.evict_chunk.empty())
       lines.push_back({"alive at the end"});
-    lines.push_back(
-        {fmt::format("{} past key{} kept", map.kept[chunk], map.kept[chunk] == 1 ? "" : "s")});
+    const std::string who = drawn_.size() > 1 && aligned_ == nullptr
+                                ? letter_of_method(index) + " in this chunk: "
+                                : "";
+    std::string kept =
+        fmt::format("{}{} past key{} kept", who, map.kept[chunk], map.kept[chunk] == 1 ? "" : "s");
     if (recall && !recall.stale && chunk < recall->size())
-      lines.push_back({fmt::format("mass recall {:.3f}", (*recall)[chunk])});
+      kept += fmt::format(", mass recall {:.3f}", (*recall)[chunk]);
+    lines.push_back({kept});
     widgets::tooltip(std::move(lines));
   }
 
@@ -410,13 +414,15 @@ class KvMapPanel final : public Panel {
     if (!result || chunk >= result->map.chunks.size() || key >= result->map.num_tokens)
       return std::nullopt;
     const KeyState state = result->map.at(chunk, key);
-    std::string text = state::label_of(state);
+    const auto death = result->map.death_of(key);
+    std::string text = death && state == KeyState::Evicted ? "" : state::label_of(state);
+    if (death)
+      text += fmt::format("{}evicted after {}", text.empty() ? "" : ", ",
+                          chunk_name(result.question.place.info(), *death));
     if (drawn_.size() > 1)
       text = (aligned_ == nullptr ? letter_of_method(index)
                                   : state::readable_name(result.question.place.trace->name)) +
              ": " + text;
-    if (const auto death = result->map.death_of(key))
-      text += fmt::format(", evicted after {}", chunk_name(result.question.place.info(), *death));
     return widgets::TooltipLine{text, widgets::color_of(context.palette, state)};
   }
 

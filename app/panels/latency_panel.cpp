@@ -71,8 +71,8 @@ class LatencyPanel final : public Panel {
     }
     if (!begun)
       widgets::text_wrapped(context.palette.muted,
-                            "Run times a method and dense attention in turns on this cell. Any "
-                            "input pauses it.");
+                            "Press Run: the method and dense attention are timed on this cell, in "
+                            "turns. Any input pauses it.");
     if (!fills || reads > 0) reads_ui(context, timed);
   }
 
@@ -170,6 +170,7 @@ class LatencyPanel final : public Panel {
   static void reads_ui(DrawContext& context, const std::vector<Timed>& timed) {
     const state::Place& place = timed.front().latency.question.place;
     const auto past = static_cast<double>(place.chunk_info().begin);
+    const auto own = static_cast<double>(place.chunk_info().length);
     if (past <= 0) return;
     struct Row {
       std::string name, words;
@@ -181,25 +182,25 @@ class LatencyPanel final : public Panel {
       const state::MethodFacts facts = facts_of(context, of);
       if (!facts.effective_budget || facts.keeps_every_key()) continue;
       const bool dense = facts.at(place.chunk).dense.has_value();
-      const double keys = dense ? past : std::min(past, *facts.effective_budget);
+      const double keys = own + (dense ? past : std::min(past, *facts.effective_budget));
       rows.push_back({fmt::format("{} {}", state::letter_of(of.slot), facts.choice.id()),
                       dense ? std::string("dense in this chunk")
                             : fmt::format("{} keys, {:.1f} x fewer",
-                                          format_count(std::llround(keys)), past / keys),
+                                          format_count(std::llround(keys)), (past + own) / keys),
                       keys, widgets::color_of_slot(context.palette, of.slot)});
     }
     if (rows.empty()) return;
-    rows.push_back({"dense", fmt::format("{} keys", format_count(std::llround(past))), past,
-                    context.palette.current});
+    rows.push_back({"dense", fmt::format("{} keys", format_count(std::llround(past + own))),
+                    past + own, context.palette.current});
     ImGui::Dummy({0, widgets::grid(0.5F)});
     heading_ui(context, "What attention reads",
-               "keys kept, mean of the chunks that select; dense: those before the chunk");
+               "keys kept (mean of the chunks that select) and the chunk's own");
     const float name = widgets::em(8), words = widgets::em(12);
     const float line = ImGui::GetTextLineHeightWithSpacing();
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - name - words);
     for (const Row& row : rows) {
       const ImVec2 at = ImGui::GetCursorScreenPos();
-      const float end = at.x + name + room * static_cast<float>(row.keys / past);
+      const float end = at.x + name + room * static_cast<float>(row.keys / (past + own));
       ImDrawList* draw = ImGui::GetWindowDrawList();
       draw->AddText(at, context.palette.text, widgets::elided(row.name, name).c_str());
       draw->AddRectFilled({at.x + name, at.y + line * 0.1F}, {end, at.y + line * 0.72F}, row.color,

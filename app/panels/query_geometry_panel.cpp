@@ -81,12 +81,12 @@ void bars_ui(const widgets::Palette& palette, const Geometry& result) {
 }
 
 // Each half names its own method.
-std::string who_of(const std::vector<Geometry>& results) {
-  if (results.size() == 1) return who_chose(*results.front()->queries);
+std::string words_of_rings(const std::vector<Geometry>& results) {
+  if (results.size() == 1) return words_of_chosen(*results.front()->queries);
   const bool any = std::any_of(results.begin(), results.end(), [](const Geometry& one) {
-    return !who_chose(*one->queries).empty();
+    return !words_of_chosen(*one->queries).empty();
   });
-  return any ? "the method" : "";
+  return any ? "query that the method asks" : "";
 }
 
 void legend(DrawContext& context, const std::vector<Geometry>& results, const Wanted& wanted) {
@@ -98,7 +98,7 @@ void legend(DrawContext& context, const std::vector<Geometry>& results, const Wa
   std::vector<LegendItem> items;
   if (form.shows_queries()) {
     if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
-    add_rings(palette, result.question.place, who_of(results), wanted, items);
+    add_rings(palette, result.question.place, words_of_rings(results), wanted, items);
     items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query",
                      palette.series[0], Shape::Triangle});
   }
@@ -138,10 +138,19 @@ std::int32_t middle_of(const Geometry& result, const std::vector<std::int32_t>& 
       [&](std::size_t a, std::size_t b) { return distance(a) < distance(b); })];
 }
 
-// "16 of 128 queries chosen by quoka"
+// "asks 16 of 128 queries, 7 of the question's 17"
 std::string chosen_words(DrawContext& context, const Geometry& result) {
-  if (result->queries->chosen_by.empty()) return "";
-  return query_chips(context, result.question.place, *result->queries).back().text;
+  const QueryAnswer& queries = *result->queries;
+  if (queries.chosen_by.empty()) return "";
+  if (queries.geometry.chosen.empty())
+    return query_chips(context, result.question.place, queries).back().text;
+  const Asking asking = asking_in(result.question.place, queries);
+  std::string text =
+      fmt::format("asks {} of {} queries{}", queries.num_chosen, queries.num_queries(),
+                  queries.votes_after ? " after the chunk" : "");
+  if (asking.queries > 0)
+    text += fmt::format(", {} of the question's {}", asking.chosen, asking.queries);
+  return text;
 }
 
 // Whether the queries are a small blob among the keys, and a second plot has room for them; of two

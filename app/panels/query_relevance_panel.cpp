@@ -39,7 +39,7 @@ class QueryRelevancePanel final : public Panel {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
         {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
-    add_rings(context.palette, place, who_chose(*answer.queries), wanted, items);
+    add_rings(context.palette, place, words_of_chosen(*answer.queries), wanted, items);
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});
     else if (answer.line)

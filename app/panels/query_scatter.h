@@ -49,6 +49,13 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
   else if (answer.geometry.chosen.empty())
     chips.push_back({fmt::format("{} singles out no query", by), 0,
                      "The method lets all queries of the chunk speak, or none: none is ringed."});
+  else if (answer.votes_after)
+    chips.push_back({fmt::format("{} of {} {} after the chunk", answer.num_chosen, queries,
+                                 queries == 1 ? "query votes" : "queries vote"),
+                     0,
+                     fmt::format("The queries by which {} evicts after this chunk. What it keeps "
+                                 "in the chunk was decided before them.",
+                                 by)});
   else
     chips.push_back({fmt::format("{} of {} {} chosen by {}", answer.num_chosen, queries,
                                  queries == 1 ? "query" : "queries", by),
@@ -56,35 +63,51 @@ inline std::vector<widgets::Chip> query_chips(DrawContext& context, const state:
   return chips;
 }
 
+// Of the queries of the question, how many there are and how many are chosen; none where the trace has no
+// question in the chunk.
+struct Asking {
+  std::size_t queries = 0, chosen = 0;
+};
+inline Asking asking_in(const state::Place& place, const QueryAnswer& answer) {
+  Asking asking;
+  if (!state::asks_question(place)) return asking;
+  const std::int32_t begin = place.chunk_info().begin;
+  for (std::size_t i = 0; i < answer.num_queries(); ++i) {
+    if (!state::in_question(place, begin + static_cast<std::int32_t>(i))) continue;
+    ++asking.queries;
+    asking.chosen += answer.is_chosen(i);
+  }
+  return asking;
+}
+
 // What the chosen queries are, and whether QuoKA's premise holds (chip r).
 inline std::string query_finding(const state::Place& place, const QueryAnswer& answer) {
   std::string text;
-  if (!answer.geometry.chosen.empty() && state::asks_question(place)) {
-    std::size_t asking = 0, chosen_asking = 0;
-    const std::int32_t begin = place.chunk_info().begin;
-    for (std::size_t i = 0; i < answer.num_queries(); ++i) {
-      if (!state::in_question(place, begin + static_cast<std::int32_t>(i))) continue;
-      ++asking;
-      chosen_asking += answer.is_chosen(i);
-    }
-    text = fmt::format(
-        "{} of the {} queries that {} chose belong to the question, which has {} of "
-        "the chunk's {}. ",
-        chosen_asking, answer.num_chosen, answer.chosen_by, asking, answer.num_queries());
-  }
+  const Asking asking = asking_in(place, answer);
+  if (!answer.geometry.chosen.empty() && asking.queries > 0)
+    text = answer.votes_after
+               ? fmt::format(
+                     "{} evicts after this chunk by {} queries, {} of them of the "
+                     "question. What it keeps in the chunk was decided before. ",
+                     answer.chosen_by, answer.num_chosen, asking.chosen)
+               : fmt::format(
+                     "{} of the {} queries that {} chose belong to the question, which "
+                     "has {} of the chunk's {}. ",
+                     asking.chosen, answer.num_chosen, answer.chosen_by, asking.queries,
+                     answer.num_queries());
   const double r = answer.geometry.pearson_r;
   if (std::isnan(r)) return text;
   constexpr double kClear = 0.5, kNone = 0.1;
-  return text +
-         fmt::format(
-             "Queries far from the mean query {} (r = {:.2f}): QuoKA's premise {} in this head.",
-             r > kClear  ? "attend more strongly to single keys"
-             : r > kNone ? "attend a little more strongly to single keys"
-                         : "attend no more strongly than others",
-             r,
-             r > kClear  ? "holds"
-             : r > kNone ? "is weak"
-                         : "does not hold");
+  text += fmt::format("Queries far from the mean query {} (r = {:.2f})",
+                      r > kClear  ? "attend more strongly to single keys"
+                      : r > kNone ? "attend a little more strongly to single keys"
+                                  : "attend no more strongly than others",
+                      r);
+  // Of another method it would read as a judgement of that.
+  if (!answer.chosen_by.empty() && answer.chosen_by != "quoka") return text + ".";
+  return text + fmt::format(": QuoKA's premise {} in this head.", r > kClear  ? "holds"
+                                                                  : r > kNone ? "is weak"
+                                                                              : "does not hold");
 }
 
 // The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.
@@ -105,16 +128,19 @@ inline std::string name_of_keys(const state::Place& place) {
              : state::watched_words(place);
 }
 
-inline std::string who_chose(const QueryAnswer& answer) {
-  return answer.geometry.chosen.empty() ? "" : answer.chosen_by;
+// "query chosen by quoka", for a legend.
+inline std::string words_of_chosen(const QueryAnswer& answer) {
+  if (answer.geometry.chosen.empty() || answer.chosen_by.empty()) return "";
+  return answer.votes_after ? "query that votes after the chunk"
+                            : "query chosen by " + answer.chosen_by;
 }
 
 // What the rings and sizes mean; `chosen_by` names who chose queries, empty where nobody did.
 inline void add_rings(const widgets::Palette& palette, const state::Place& place,
-                      const std::string& chosen_by, const Wanted& wanted,
+                      const std::string& chosen, const Wanted& wanted,
                       std::vector<widgets::LegendItem>& items) {
   constexpr auto kRing = widgets::LegendItem::Shape::Ring;
-  if (!chosen_by.empty()) items.push_back({"query chosen by " + chosen_by, palette.text, kRing});
+  if (!chosen.empty()) items.push_back({chosen, palette.text, kRing});
   if (state::asks_question(place))
     items.push_back({"query of the question", palette.muted, widgets::LegendItem::Shape::Diamond});
   if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});

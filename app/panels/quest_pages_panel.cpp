@@ -3,9 +3,12 @@
 // change from step to step.
 #include "app/panels/page_plots.h"
 
+#include "app/state/token_text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 namespace kvloupe::panels {
@@ -78,7 +81,29 @@ class QuestPagesPanel final : public Panel {
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
       text += fmt::format(" Jaccard with the step before: {:.2f}; {}.", *step->jaccard,
                           come_back_text(step->reselected));
+    text += of_span(context.workspace.place(), r);
     headline_ui(context, text);
+  }
+
+  // " Of the 2 pages of needle none is taken, 1 is truly among the best."
+  static std::string of_span(const state::Place& place, const PageReport& report) {
+    const auto span = state::watched_span(place);
+    if (!span || report.dense_reason) return "";
+    int pages = 0, taken = 0, best = 0;
+    for (const analysis::PageScore& page : report.pages) {
+      if (page.end <= span->begin || page.begin >= span->end) continue;
+      ++pages;
+      taken += page.taken();
+      best += page.verdict == PageVerdict::Hit || page.verdict == PageVerdict::Miss;
+    }
+    if (pages == 0) return "";
+    const auto words = [](int count) {
+      return count == 0 ? std::string("none is")
+                        : fmt::format("{} {}", count, count == 1 ? "is" : "are");
+    };
+    return fmt::format(" Of the {} page{} of {} {} taken, {} truly among the best.", pages,
+                       pages == 1 ? "" : "s", state::readable_name(span->name), words(taken),
+                       words(best));
   }
 
   void plots_ui(DrawContext& context, const Pages& result) {

@@ -90,10 +90,9 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
                 : fmt::format("{}{} {}", m == 0 ? "" : ", ", letter_of_method(m), not_kept);
   }
   if (beyond == 0) return;
-  const std::string text =
-      fmt::format("{} of {} {} too low to be drawn; lost of those: {}",
-                  beyond == 1 ? "1 key" : fmt::format("{} keys", beyond),
-                  state::readable_name(span->name), beyond == 1 ? "ranks" : "rank", lost);
+  const std::string text = fmt::format("{} more of {} right of it; lost: {}",
+                                       beyond == 1 ? "1 key" : fmt::format("{} keys", beyond),
+                                       state::readable_name(span->name), lost);
   widgets::text_colored(lost_by_any > 0 ? context.palette.miss : context.palette.muted,
                         widgets::elided(text, ImGui::GetContentRegionAvail().x));
 }

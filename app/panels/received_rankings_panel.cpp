@@ -205,7 +205,26 @@ class ReceivedRankingsPanel final : public Panel {
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
                       share(picture.chosen->global), share(picture.chosen->query_specific));
+    text += of_span(context.workspace.place(), picture);
     headline_ui(context, text);
+  }
+
+  // " Of needle's 22 keys 4 are global, 7 query-specific; 0 are selected."
+  static std::string of_span(const Place& place, const Picture& picture) {
+    const ReceivedRankings& r = picture.rankings();
+    const auto span = state::watched_span(place);
+    const auto end = span ? std::min(span->end, static_cast<std::int32_t>(r.num_keys())) : 0;
+    if (!span || span->begin >= end) return "";
+    int global = 0, specific = 0, selected = 0;
+    for (std::int32_t key = span->begin; key < end; ++key) {
+      const auto index = static_cast<std::size_t>(key);
+      global += r.kind[index] == KeyKind::Global;
+      specific += r.kind[index] == KeyKind::QuerySpecific;
+      selected += picture.selected(index);
+    }
+    return fmt::format(" Of the {} keys of {} {} are global and {} query-specific{}.",
+                       end - span->begin, state::readable_name(span->name), global, specific,
+                       picture.has_selection() ? fmt::format("; {} are selected", selected) : "");
   }
 
   static void broken_ui(DrawContext& context, std::int64_t keys) {
@@ -350,6 +369,11 @@ class ReceivedRankingsPanel final : public Panel {
     return few && span->begin < picture.rankings().num_keys() ? span : std::nullopt;
   }
 
+  static ImU32 color_of_key(const widgets::Palette& palette, KeyKind kind) {
+    return kind == KeyKind::Other ? widgets::with_alpha(palette.muted, 0.45F)
+                                  : widgets::color_of(palette, kind);
+  }
+
   static void marks_ui(DrawContext& context, const Picture& picture, const Extent& least) {
     const auto span = marked_keys(picture);
     if (!span) return;
@@ -357,12 +381,17 @@ class ReceivedRankingsPanel final : public Panel {
     const auto end = std::min<std::int64_t>(span->end, r.num_keys());
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     for (std::int32_t key = span->begin; key < end; ++key) {
-      const bool filled =
-          !picture.has_selection() || picture.selected(static_cast<std::size_t>(key));
+      const auto index = static_cast<std::size_t>(key);
+      const bool filled = !picture.has_selection() || picture.selected(index);
       const ImVec2 at = pixel_of(r, least, key);
-      draw->AddCircleFilled(at, widgets::em(0.3F),
-                            filled ? context.palette.text : context.palette.panel);
-      draw->AddCircle(at, widgets::em(0.3F), context.palette.text, 0, widgets::em(0.12F));
+      // The ring says that it is watched, what is in it what it is and whether it was selected.
+      draw->AddCircleFilled(at, widgets::em(0.34F), context.palette.panel);
+      draw->AddCircle(at, widgets::em(0.34F), context.palette.text, 0, widgets::em(0.1F));
+      if (filled)
+        draw->AddCircleFilled(at, widgets::em(0.2F), color_of_key(context.palette, r.kind[index]));
+      else if (r.kind[index] != KeyKind::Other)
+        draw->AddCircle(at, widgets::em(0.2F), color_of_key(context.palette, r.kind[index]), 0,
+                        widgets::em(0.07F));
     }
   }
 
@@ -372,8 +401,9 @@ class ReceivedRankingsPanel final : public Panel {
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
     if (!ImPlot::BeginPlot("##mean and max", size, kFlags)) return;
-    ImPlot::SetupAxes(picture.has_selection() ? "mean attention received (dot: selected, ring: not)"
-                                              : "mean attention received",
+    ImPlot::SetupAxes(picture.has_selection()
+                          ? "mean attention received (full: selected, hollow: not)"
+                          : "mean attention received",
                       size.y < widgets::em(16) ? "largest" : "largest attention received",
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
@@ -388,9 +418,7 @@ class ReceivedRankingsPanel final : public Panel {
     const ReceivedRankings& r = picture.rankings();
     for (const std::int32_t key : picture.ranked->drawn) {
       const auto j = static_cast<std::size_t>(key);
-      const ImU32 color = r.kind[j] == KeyKind::Other
-                              ? widgets::with_alpha(context.palette.muted, 0.45F)
-                              : widgets::color_of(context.palette, r.kind[j]);
+      const ImU32 color = color_of_key(context.palette, r.kind[j]);
       if (!picture.has_selection() || picture.selected(j))
         draw->AddCircleFilled(pixel_of(r, least, key), radius, color);
       else

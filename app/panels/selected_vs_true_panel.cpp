@@ -98,7 +98,8 @@ class SelectedVsTruePanel final : public Panel {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (i > 0 && beside) ImGui::SameLine(0, 0);
       ImGui::BeginChild(i == 0 ? "line a" : "line b", {beside ? room / 2 : room, line});
-      method_line_ui(context, i, answers[i]->facts.choice, numbers_of(answers[i]->cell));
+      method_line_ui(context, i, answers[i]->facts.choice,
+                     numbers_of(result.question.place, answers[i]->cell));
       ImGui::EndChild();
       methods.push_back({*answers[i], result.question.place, result.stale});
     }
@@ -109,14 +110,26 @@ class SelectedVsTruePanel final : public Panel {
     bars_.draw(context, {methods[1]}, ends, "##bars b", size);
   }
 
-  // "recall 0.931, 240 hits, 16 misses, 16 wastes"
-  static std::string numbers_of(const analysis::SelectedVsTrue& cell) {
+  // "needle 19 of 22, recall 0.931, 240 hits, 16 misses, 16 wastes"
+  static std::string numbers_of(const state::Place& place, const analysis::SelectedVsTrue& cell) {
+    std::string text;
+    if (const Span span = state::watched_span(place)) {
+      const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
+      int kept = 0;
+      for (std::int32_t key = span->begin; key < end; ++key) {
+        const auto verdict = cell.verdict[static_cast<std::size_t>(key)];
+        kept += verdict == analysis::KeyVerdict::Hit || verdict == analysis::KeyVerdict::Waste;
+      }
+      if (span->begin < end)
+        text =
+            fmt::format("{} {} of {}, ", state::readable_name(span->name), kept, end - span->begin);
+    }
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
-    return fmt::format("recall {:.3f}, {}, {}, {}", cell.mass_recall,
-                       count(cell.hits, "hit", "hits"), count(cell.misses, "miss", "misses"),
-                       count(cell.wastes, "waste", "wastes"));
+    return text + fmt::format("recall {:.3f}, {}, {}, {}", cell.mass_recall,
+                              count(cell.hits, "hit", "hits"), count(cell.misses, "miss", "misses"),
+                              count(cell.wastes, "waste", "wastes"));
   }
 
   static bool first_chunk_ui(DrawContext& context, const analysis::SelectedVsTrue& cell) {

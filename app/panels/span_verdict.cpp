@@ -186,7 +186,7 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
   }
   ImGui::Dummy({width, height});
   const widgets::FontScope small(widgets::Type::Caption);
-  widgets::text_colored(p.muted, "lost at");
+  widgets::text_colored(p.muted, "lost keys, lost at");
   for (const replay::Stage cause : causes) {
     const std::string words =
         fmt::format("{:.0f} % {}", 100 * share_of(cause), replay::words_of(cause));
@@ -207,7 +207,7 @@ void heads_ui(DrawContext& context, const SpanLoss& loss, bool& all) {
   const std::size_t few = context.figure ? kMostHeads : kMostHeadsInWindow;
   const table::Table table = state::span_heads_table(loss, all && !context.figure ? most : few);
   if (table.rows.empty()) return;
-  widgets::TableLook look{{0.8F, 1.4F, 0.7F, 0.6F, 1.1F, 1.9F}};
+  widgets::TableLook look{{0.8F, 1.4F, 0.7F, 0.6F, 1.1F, 1.1F, 1.7F}};
   if (loss.has_budgets) look.weights.push_back(1.0F);
   look.ink = [&](std::size_t row, std::size_t column) {
     if (column != 2) return context.palette.text;

@@ -291,7 +291,7 @@ class TokenStripPanel final : public Panel {
     if (show == Show::Difference)
       items = kept_by_legend(p);
     else
-      add_states(p, strips, items);
+      add_states(p, strips, show == Show::Both, items);
     if (show == Show::Both)
       items.push_back({"A above the letters, B below", p.muted, widgets::LegendItem::Shape::Edges});
     if (show == Show::Traces)
@@ -301,7 +301,8 @@ class TokenStripPanel final : public Panel {
     widgets::legend_ui(p, items);
   }
 
-  static void add_states(const widgets::Palette& p, const std::vector<Strip>& strips,
+  // Between two methods' bars the evicted are a line, also beside the bar of what was lost by it.
+  static void add_states(const widgets::Palette& p, const std::vector<Strip>& strips, bool both,
                          std::vector<widgets::LegendItem>& items) {
     items = {legend_of(p, Meaning::Kept), legend_of(p, Meaning::Lost, "lost: true, not kept")};
     const auto add = [&](std::initializer_list<KeyState> states, Meaning meaning) {
@@ -315,7 +316,9 @@ class TokenStripPanel final : public Panel {
     add({KeyState::Sink, KeyState::Recent}, Meaning::ByRule);
     add({KeyState::Dense}, Meaning::AllKept);
     add({KeyState::Evicted}, Meaning::Evicted);
-    if (items.back().color == p.evicted)
+    if (both && items.back().color == p.evicted)
+      items.back().shape = widgets::LegendItem::Shape::Line;
+    else if (items.back().color == p.evicted)
       items.insert(items.begin() + 2,
                    {"lost: true, evicted", p.miss, widgets::LegendItem::Shape::Evicted});
   }

@@ -50,12 +50,22 @@ Look look_of(const widgets::Palette& p, const std::vector<Strip>& strips, bool d
   return {of_one(strips.front()), of_one(strips.back())};
 }
 
+const char* words_of(analysis::KeyVerdict verdict) {
+  switch (verdict) {
+    case analysis::KeyVerdict::Hit: return "kept, a true key";
+    case analysis::KeyVerdict::Miss: return "lost: a true key, not kept";
+    case analysis::KeyVerdict::Waste: return "kept, no true key";
+    case analysis::KeyVerdict::Neither: return "not kept, no true key";
+  }
+  return "";
+}
+
 std::string fate_of(const Strip& strip, std::int32_t token, const std::string& who) {
   const auto i = static_cast<std::size_t>(token);
   std::string text;
   if (strip.verdicts != nullptr && i < strip.verdicts->cell.verdict.size() &&
       token < strip.place.chunk_info().begin)
-    text += fmt::format("\n{}{}", who, state::label_of(strip.verdicts->cell.verdict[i]));
+    text += fmt::format("\n{}{}", who, words_of(strip.verdicts->cell.verdict[i]));
   if (strip.map != nullptr)
     if (const auto death = strip.map->map.death_of(token))
       text += fmt::format("\n{}evicted after {}", who, chunk_name(strip.place.info(), *death));
@@ -200,9 +210,9 @@ void TokenText::outline_ui(DrawContext& context, const Place& here, ImVec2 origi
     const auto end = static_cast<std::size_t>(t - 1);
     const float y = origin.y + line_height * static_cast<float>(layout_.line[begin]);
     ImGui::GetWindowDrawList()->AddRect(
-        {origin.x + layout_.x[begin] - 1, y},
-        {origin.x + layout_.x[end] + layout_.width[end], y + line_height - 2}, context.palette.text,
-        2, 0, widgets::em(0.11F));
+        {origin.x + layout_.x[begin] - 1, y - 2},
+        {origin.x + layout_.x[end] + layout_.width[end], y + line_height}, context.palette.text, 2,
+        0, widgets::em(0.11F));
   }
 }
 

@@ -224,6 +224,7 @@ QueryGeometryQuestion::Answer QueryGeometryQuestion::work(Steps& steps) const {
   answer.geometry = engine().query_geometry(*place.trace->session, place.layer, place.chunk,
                                             place.q_head, method.spec, steps.context);
   if (method.known()) answer.chosen_by = method.id();
+  answer.votes_after = method.known() && method.spec->traits().evicts();
   const analysis::QueryGeometry& g = answer.geometry;
   answer.num_chosen = std::count(g.chosen.begin(), g.chosen.end(), 1);
   if (g.relevance.empty()) return answer;

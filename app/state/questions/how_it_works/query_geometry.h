@@ -25,6 +25,8 @@ struct QueryGeometryQuestion : OfMethod<At::Cell> {
     // that this version does not know.
     std::string chosen_by;
     std::int64_t num_chosen = 0;
+    bool votes_after =
+        false;  // they say what is evicted after the chunk: what is kept in it is older
     double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
     double most_attention = 0;                        // the largest of max_attention
 

@@ -133,6 +133,7 @@ table::Table span_heads_table(const SpanLoss& loss, std::size_t most) {
                       {"kept", "kept"},
                       {"keys", "of"},
                       {"mass_share", "attention", "%", 0},
+                      {"mass_lost", "of it lost", "%", 1},
                       {"lost_at", "lost at"}},
                      {}};
   if (loss.has_budgets) table.columns.push_back({"enough", "enough"});
@@ -142,6 +143,7 @@ table::Table span_heads_table(const SpanLoss& loss, std::size_t most) {
   for (const SpanHead* head : heads) {
     table.rows.push_back({head->layer, table::HeadRow{loss.layout, head->row}, head->kept,
                           head->keys, mass > 0 ? Cell(head->mass / mass) : Cell(),
+                          head->mass > 0 ? Cell(head->lost_mass / head->mass) : Cell(),
                           main_cause(*head)});
     if (loss.has_budgets) table.rows.back().emplace_back(head->enough);
   }
