@@ -47,14 +47,17 @@ template std::vector<float> on_host(const at::Tensor&);
 template std::vector<double> on_host(const at::Tensor&);
 template std::vector<std::uint8_t> on_host(const at::Tensor&);
 
-std::vector<std::vector<float>> all_on_host(const std::vector<at::Tensor>& tensors) {
+template <typename T>
+std::vector<std::vector<T>> all_on_host(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> host;
   for (const at::Tensor& tensor : tensors)
     host.push_back(&tensor == &tensors.back() ? tensor.cpu() : begun_to_host(tensor));
-  std::vector<std::vector<float>> values;
-  for (const at::Tensor& tensor : host) values.push_back(on_host<float>(tensor));
+  std::vector<std::vector<T>> values;
+  for (const at::Tensor& tensor : host) values.push_back(on_host<T>(tensor));
   return values;
 }
+template std::vector<std::vector<float>> all_on_host(const std::vector<at::Tensor>&);
+template std::vector<std::vector<double>> all_on_host(const std::vector<at::Tensor>&);
 
 std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor) {
   const at::Tensor host = tensor.cpu().contiguous();
@@ -136,10 +139,20 @@ std::vector<SelectedRow> rows_of(const KeptRows& kept) {
   return rows;
 }
 
-SelectedRow row_of_pool(const KeptRows& kept, std::span<const std::int32_t> pool) {
-  SelectedRow row = std::move(rows_of(kept).front());
-  for (std::int32_t& index : row.positions) index = pool[static_cast<std::size_t>(index)];
-  return row;
+std::vector<SelectedRow> rows_of(const std::vector<KeptRows>& kept) {
+  std::vector<KeptRows> host = kept;
+  KeptRows* last = nullptr;
+  for (KeptRows& one : host) {
+    if (!one.indices.defined()) continue;
+    last = &one;
+    one.indices = begun_to_host(one.indices);
+    one.ties = begun_to_host(one.ties);
+  }
+  if (last != nullptr) last->ties = kept[static_cast<std::size_t>(last - host.data())].ties.cpu();
+  std::vector<SelectedRow> rows;
+  for (const KeptRows& one : host)
+    rows.push_back(one.indices.defined() ? std::move(rows_of(one).front()) : SelectedRow{});
+  return rows;
 }
 
 }  // namespace kvloupe::selection

@@ -58,8 +58,9 @@ at::Tensor on_device(std::span<const std::int32_t> values, c10::Device device);
 // The numbers of a tensor of this type, row-major, on the host.
 template <typename T>
 std::vector<T> on_host(const at::Tensor& tensor);
-// Of several fp32 tensors of one device, for which the host waits once.
-std::vector<std::vector<float>> all_on_host(const std::vector<at::Tensor>& tensors);
+// Of several tensors of one device, for which the host waits once.
+template <typename T>
+std::vector<std::vector<T>> all_on_host(const std::vector<at::Tensor>& tensors);
 // Of int32 [R, n], row by row.
 std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor);
 
@@ -86,7 +87,7 @@ at::Tensor gather_keys(const Cell& cell, std::int64_t kv_head,
 
 // Rows of the selection from what was kept of [0, n); none is forced.
 std::vector<SelectedRow> rows_of(const KeptRows& kept);
-// Of one row of scores over `pool`: what was kept of it. Nothing counts as forced.
-SelectedRow row_of_pool(const KeptRows& kept, std::span<const std::int32_t> pool);
+// The same of several, each of one row; the host waits once. Empty where nothing was asked (undefined).
+std::vector<SelectedRow> rows_of(const std::vector<KeptRows>& kept);
 
 }  // namespace kvloupe::selection

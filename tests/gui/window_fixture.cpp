@@ -29,8 +29,8 @@ void WindowTest::start(shell::AppWindow::Options options) {
   engine = ImGuiTestEngine_CreateContext();
   ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
   io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;
-  // Under a sanitizer everything is slower; ctest's own limit ends what hangs.
-  io.ConfigWatchdogWarning = io.ConfigWatchdogKillTest = 600;
+  // As long as drive() waits.
+  io.ConfigWatchdogWarning = io.ConfigWatchdogKillTest = 60 * kSlowness;
   io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Warning;
   io.ConfigVerboseLevelOnError = ImGuiTestVerboseLevel_Info;
   io.ConfigLogToTTY = true;

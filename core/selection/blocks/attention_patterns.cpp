@@ -41,7 +41,7 @@ std::vector<std::int32_t> observed_rows(const Cell& cell, Ablation ablation) {
 std::vector<ObservedAttention> observe_attention(const Cell& cell, Ablation ablation) {
   const std::vector<std::int32_t> latest = observed_rows(cell, ablation);
   const ColumnsAndSlashes sums = columns_and_slashes(sets_over_cell(cell, cell.q, latest), cell.k);
-  const std::vector<std::vector<float>> all = all_on_host({sums.columns, sums.slashes});
+  const std::vector<std::vector<float>> all = all_on_host<float>({sums.columns, sums.slashes});
   std::vector<ObservedAttention> heads;
   for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
     const auto of_head = [&](const std::vector<float>& values) {

@@ -35,7 +35,7 @@ std::vector<std::vector<std::vector<float>>> block_products(
   }
   std::vector<std::vector<std::vector<float>>> products(
       static_cast<std::size_t>(cell.num_q_heads()));
-  std::vector<std::vector<float>> rows = all_on_host(begun);
+  std::vector<std::vector<float>> rows = all_on_host<float>(begun);
   auto row = rows.begin();
   for (const std::int64_t q_head : q_heads)
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace kvloupe::selection {
 
@@ -65,30 +66,53 @@ std::vector<std::vector<std::int32_t>> EvictionSelector::evict(const Cell& cell)
   // As for methods whose chunk's last queries vote.
   const std::int64_t operations =
       32 * cell.gqa_group_size() * static_cast<std::int64_t>(pools.front().size()) * cell.k.size(2);
+  std::vector<Pool> parts(static_cast<std::size_t>(heads));
+  std::vector<Survivors> left(static_cast<std::size_t>(heads));
+  std::vector<Reasons> reasons(static_cast<std::size_t>(heads));
   for_each_item_on(cell.k.device(), heads, operations, [&](std::int64_t head) {
-    SelectedRow& row = state.rows[head];
     // What leaves the window is never seen again.
     const auto hidden = num_hidden(pools[head], cell.softmax, cell.kv_len());
-    const Pool pool{pools[head], std::span(pools[head]).subspan(static_cast<std::size_t>(hidden))};
-    if (resting || static_cast<std::int64_t>(pool.staying.size()) <= budget) {
-      row = SelectedRow{{pool.staying.begin(), pool.staying.end()}};
-    } else if (!keeps_evidence_) {
-      row = survivors(cell, head, pool, budget, nullptr);
-    } else {
-      Reasons reasons;
-      row = survivors(cell, head, pool, budget, &reasons);
-      if (reasons.first.empty()) reasons.first = members_in(pool.staying, row.forced);
-      if (!reasons.scores.empty())
-        state.evidence[head] = {{pool.staying.begin(), pool.staying.end()},
-                                {},
-                                {reasons.scores.begin(), reasons.scores.end()},
-                                std::move(reasons.first),
-                                static_cast<std::int64_t>(row.positions.size())};
+    const Pool& pool = parts[head] = {
+        pools[head], std::span(pools[head]).subspan(static_cast<std::size_t>(hidden))};
+    if (resting || static_cast<std::int64_t>(pool.staying.size()) <= budget)
+      left[head].row = SelectedRow{{pool.staying.begin(), pool.staying.end()}};
+    else
+      left[head] = survivors(cell, head, pool, budget, keeps_evidence_ ? &reasons[head] : nullptr);
+  });
+  state.rows = rows_of_all(std::move(left), parts);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const SelectedRow& row = state.rows[head];
+    const auto& staying = parts[head].staying;
+    if (!reasons[head].scores.empty()) {
+      if (reasons[head].first.empty()) reasons[head].first = members_in(staying, row.forced);
+      state.evidence[head] = {{staying.begin(), staying.end()},
+                              {},
+                              {reasons[head].scores.begin(), reasons[head].scores.end()},
+                              std::move(reasons[head].first),
+                              static_cast<std::int64_t>(row.positions.size())};
     }
     std::set_difference(pools[head].begin(), pools[head].end(), row.positions.begin(),
                         row.positions.end(), std::back_inserter(evicted[head]));
-  });
+  }
   return evicted;
+}
+
+std::vector<SelectedRow> EvictionSelector::rows_of_all(std::vector<Survivors> survivors,
+                                                       const std::vector<Pool>& pools) {
+  std::vector<KeptRows> kept;
+  for (Survivors& of_head : survivors) kept.push_back(std::move(of_head.kept));
+  std::vector<SelectedRow> rows = rows_of(kept);
+  for (std::size_t head = 0; head < rows.size(); ++head) {
+    SelectedRow& row = survivors[head].row;
+    if (kept[head].indices.defined()) {
+      std::vector<std::int32_t> others = members_at(pools[head].staying, rows[head].positions);
+      others.insert(others.end(), row.positions.begin(), row.positions.end());
+      row.positions = std::move(others);
+      row.ties_at_cut = rows[head].ties_at_cut;
+    }
+    rows[head] = std::move(row);
+  }
+  return rows;
 }
 
 bool EvictionSelector::rests(const Cell& cell) const {

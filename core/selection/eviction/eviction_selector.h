@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/selection/lanes/lanes.h"
+#include "core/selection/operators/operators.h"
 #include "core/selection/selector.h"
 
 #include <map>
@@ -38,10 +39,15 @@ class EvictionSelector : public Selector {
     std::vector<float> scores;        // NaN: nothing does; empty: positions alone decide
     std::vector<std::uint8_t> first;  // kept before scores count; empty: those that are forced
   };
+  struct Survivors {
+    SelectedRow row;  // positions that are known at once, and the forced ones
+    KeptRows kept =
+        {};  // those before them, as one row of indices into pool.staying; undefined: none
+  };
   // What survives of pool.staying, which holds more than `budget` keys. `reasons` is null unless they
   // are asked for. May be called from several threads, after observe().
-  virtual SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                                std::int64_t budget, Reasons* reasons) const = 0;
+  virtual Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
+                              std::int64_t budget, Reasons* reasons) const = 0;
   // Keys that may be alive of `num_tokens` seen and still inside the window; the default is the
   // SPEC's budget.
   virtual std::int64_t capacity(std::int64_t num_tokens) const;
@@ -59,6 +65,9 @@ class EvictionSelector : public Selector {
  private:
   // Nothing is tallied and nothing dies after the cell's chunk.
   bool rests(const Cell& cell) const;
+  // Those of all heads, for which a device is waited for once.
+  static std::vector<SelectedRow> rows_of_all(std::vector<Survivors> survivors,
+                                              const std::vector<Pool>& pools);
 
   struct LayerState {
     std::int64_t num_tokens = 0;    // seen so far

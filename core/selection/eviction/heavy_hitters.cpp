@@ -19,8 +19,8 @@ namespace {
 constexpr std::int64_t kRowsAtOnce = 128;
 
 // The sum over the chunk's rows and the heads of the group of p, for each key of the pool.
-std::vector<double> masses_of(const Cell& cell, std::int64_t kv_head,
-                              const std::vector<std::int32_t>& pool) {
+at::Tensor masses_of(const Cell& cell, std::int64_t kv_head,
+                     const std::vector<std::int32_t>& pool) {
   const auto num_keys = static_cast<std::int64_t>(pool.size());
   const at::Tensor keys = gather_keys(cell, kv_head, pool);
   at::Tensor masses = at::zeros({num_keys}, keys.options().dtype(at::kDouble));
@@ -32,20 +32,20 @@ std::vector<double> masses_of(const Cell& cell, std::int64_t kv_head,
         .add_(reduce_probabilities(sets, keys.narrow(1, 0, seen), ColumnReduce::Sum)
                   .sum({0}, false, at::kDouble));
   }
-  return on_host<double>(masses);
+  return masses;
 }
 
 }  // namespace
 
 void HeavyHitters::observe(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools) {
-  std::vector<std::vector<double>> masses(pools.size());
+  std::vector<at::Tensor> masses(pools.size());
   const std::int64_t operations = cell.gqa_group_size() * cell.chunk_len *
                                   static_cast<std::int64_t>(pools.front().size()) *
                                   (cell.k.size(2) + 16);
   for_each_item_on(
       cell.k.device(), static_cast<std::int64_t>(pools.size()), operations,
       [&](std::int64_t kv_head) { masses[kv_head] = masses_of(cell, kv_head, pools[kv_head]); });
-  add(cell, pools, std::move(masses));
+  add(cell, pools, all_on_host<double>(masses));
 }
 
 void HeavyHitters::add(const Cell& cell, const std::vector<std::vector<std::int32_t>>& pools,

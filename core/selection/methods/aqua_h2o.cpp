@@ -46,10 +46,10 @@ class AquaH2o final : public EvictionSelector {
     hitters_.add(cell, pools, attention::gathered_mass(lanes.queries, keys, cell.softmax));
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                        std::int64_t budget, Reasons* reasons) const override {
-    return hitters_.survivors(cell, kv_head, pool.staying, budget,
-                              reasons != nullptr ? &reasons->scores : nullptr);
+  Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool, std::int64_t budget,
+                      Reasons* reasons) const override {
+    return {hitters_.survivors(cell, kv_head, pool.staying, budget,
+                               reasons != nullptr ? &reasons->scores : nullptr)};
   }
 
   std::int64_t capacity(std::int64_t num_tokens) const override {

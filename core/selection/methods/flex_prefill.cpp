@@ -96,8 +96,8 @@ struct Observed {
         sets_over_cell(cell, cell.q, latest_rows(num_rows, grid.chunk_len)), cell.k);
     const at::Tensor latest = cell.q.narrow(1, grid.chunk_len - num_rows, num_rows);
     std::vector<std::vector<float>> all =
-        all_on_host({sums.columns, sums.slashes,
-                     key_products(block_means(latest, num_rows).squeeze(1), means)});
+        all_on_host<float>({sums.columns, sums.slashes,
+                            key_products(block_means(latest, num_rows).squeeze(1), means)});
     vertical = std::move(all[0]);
     slash = std::move(all[1]);
     pooled = std::move(all[2]);

@@ -23,10 +23,10 @@ class H2o final : public EvictionSelector {
  protected:
   void observe(const Cell& cell, const Pools& pools) override { hitters_.observe(cell, pools); }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                        std::int64_t budget, Reasons* reasons) const override {
-    return hitters_.survivors(cell, kv_head, pool.staying, budget,
-                              reasons != nullptr ? &reasons->scores : nullptr);
+  Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool, std::int64_t budget,
+                      Reasons* reasons) const override {
+    return {hitters_.survivors(cell, kv_head, pool.staying, budget,
+                               reasons != nullptr ? &reasons->scores : nullptr)};
   }
 
   bool begins_in_decode() const override { return spec().text("start") == "decode"; }

@@ -50,8 +50,8 @@ class Infinipot final : public EvictionSelector {
                   cell.novelty.is_contiguous() && cell.novelty.is_cpu());
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
-                        std::int64_t budget, Reasons* reasons) const override {
+  Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
+                      std::int64_t budget, Reasons* reasons) const override {
     const std::span<const std::int32_t> pool = at_hand.staying;
     const auto num_novel =
         static_cast<std::int64_t>(rounded_down(novelty_ratio_ * static_cast<double>(budget)));
@@ -62,7 +62,7 @@ class Infinipot final : public EvictionSelector {
     const Kept novel = keep_best(novelty, num_novel);
     if (num_novel == budget) {
       if (reasons != nullptr) reasons->scores = std::move(novelty);
-      return {members_at(pool, novel.indices), {}, novel.ties_at_cut};
+      return {{members_at(pool, novel.indices), {}, novel.ties_at_cut}};
     }
     at::Tensor chosen = at::zeros({static_cast<std::int64_t>(pool.size())}, at::kByte);
     for (const std::int32_t index : novel.indices)
@@ -73,8 +73,7 @@ class Infinipot final : public EvictionSelector {
       reasons->scores = on_host<float>(votes);
       reasons->first = on_host<std::uint8_t>(chosen);
     }
-    return row_of_pool(keep_best_rows(votes, budget, attention::uploaded(chosen, votes.device())),
-                       pool);
+    return {{}, keep_best_rows(votes, budget, attention::uploaded(chosen, votes.device()))};
   }
 
  private:

@@ -30,12 +30,12 @@ class KeydiffEvict final : public EvictionSelector {
   using EvictionSelector::EvictionSelector;
 
  protected:
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
-                        std::int64_t budget, Reasons* reasons) const override {
+  Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,
+                      std::int64_t budget, Reasons* reasons) const override {
     const at::Tensor keys = gather_keys(cell, kv_head, at_hand.staying);
     const at::Tensor scores = difference_scores(keys, keys.size(1));
     if (reasons != nullptr) reasons->scores = on_host<float>(scores);
-    return row_of_pool(keep_best_rows(scores, budget), at_hand.staying);
+    return {{}, keep_best_rows(scores, budget)};
   }
 };
 

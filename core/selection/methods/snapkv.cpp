@@ -74,12 +74,13 @@ class SnapkvEvict final : public EvictionSelector {
   }
 
  protected:
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& keys_at_hand,
-                        std::int64_t budget, Reasons* reasons) const override {
+  Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& keys_at_hand,
+                      std::int64_t budget, Reasons* reasons) const override {
     const auto [at_hand, pool] = keys_at_hand;
     const std::int64_t window = std::min(options_.window, cell.chunk_len);
-    SelectedRow row;
-    row.forced.assign(pool.end() - std::min(budget, window), pool.end());
+    Survivors survivors;
+    survivors.row.forced.assign(pool.end() - std::min(budget, window), pool.end());
+    survivors.row.positions = survivors.row.forced;
     if (budget > window) {
       const auto left = static_cast<std::int64_t>(at_hand.size() - pool.size());
       const auto num_scored = static_cast<std::int64_t>(pool.size()) - window;
@@ -91,12 +92,9 @@ class SnapkvEvict final : public EvictionSelector {
         reasons->scores = on_host<float>(scores);
         reasons->scores.resize(pool.size(), std::numeric_limits<float>::quiet_NaN());
       }
-      const SelectedRow voted = row_of_pool(keep_best_rows(scores, budget - window), pool);
-      row.positions = voted.positions;
-      row.ties_at_cut = voted.ties_at_cut;
+      survivors.kept = keep_best_rows(scores, budget - window);
     }
-    row.positions.insert(row.positions.end(), row.forced.begin(), row.forced.end());
-    return row;
+    return survivors;
   }
 
  private:

@@ -17,8 +17,8 @@ class StreamingLlm final : public EvictionSelector {
   using EvictionSelector::EvictionSelector;
 
  protected:
-  SelectedRow survivors(const Cell&, std::int64_t, const Pool& keys, std::int64_t budget,
-                        Reasons*) const override {
+  Survivors survivors(const Cell&, std::int64_t, const Pool& keys, std::int64_t budget,
+                      Reasons*) const override {
     const std::span<const std::int32_t> pool = keys.staying;
     const std::int64_t wanted = spec().integer("sink_tokens");
     // A growing budget (by ratio) may exceed the sinks that are left.
@@ -29,7 +29,7 @@ class StreamingLlm final : public EvictionSelector {
     row.positions.assign(pool.begin(), pool.begin() + sinks);
     row.positions.insert(row.positions.end(), pool.end() - (budget - sinks), pool.end());
     row.forced = row.positions;
-    return row;
+    return {std::move(row)};
   }
 };
 

@@ -37,8 +37,8 @@ class Tova final : public EvictionSelector {
     shared_ = (sum / static_cast<double>(cell.num_q_heads())).to(at::kFloat);
   }
 
-  SelectedRow survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool,
-                        std::int64_t budget, Reasons* reasons) const override {
+  Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& pool, std::int64_t budget,
+                      Reasons* reasons) const override {
     const at::Tensor votes = per_kv_head_ ? last_query_votes(cell, kv_head, pool.at_hand) /
                                                 static_cast<double>(cell.gqa_group_size())
                                           : shared_;
@@ -50,10 +50,9 @@ class Tova final : public EvictionSelector {
     }
     const at::Tensor scores = votes.narrow(1, votes.size(1) - staying, staying);
     if (reasons != nullptr) reasons->scores = on_host<float>(scores);
-    const KeptRows kept = keep_best_rows(scores, budget, forced);
-    SelectedRow row = row_of_pool(kept, pool.staying);
-    if (force_last_ && budget > 0) row.forced = {pool.staying.back()};
-    return row;
+    Survivors survivors{{}, keep_best_rows(scores, budget, forced)};
+    if (force_last_ && budget > 0) survivors.row.forced = {pool.staying.back()};
+    return survivors;
   }
 
  private:
