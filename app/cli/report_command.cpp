@@ -3,6 +3,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/report.h"
 #include "core/base/error.h"
+#include "core/base/letters.h"
 
 #include <fmt/format.h>
 
@@ -19,14 +20,14 @@ namespace kvloupe::cli {
 namespace {
 
 // A folder of such a name would not be what was meant.
-constexpr std::array<std::string_view, 9> kOtherFiles{".pdf", ".svg",  ".png",  ".md", ".tex",
-                                                      ".csv", ".json", ".docx", ".htm"};
+constexpr std::array<std::string_view, 8> kOtherFiles{".pdf", ".svg", ".png",  ".md",
+                                                      ".tex", ".csv", ".json", ".docx"};
 
 void run_report(const ReportArguments& arguments, const GlobalOptions& global) {
   if (arguments.output.empty() || arguments.output == "-")
     throw usage_error("-o names nothing", "the page needs a folder or a file",
                       "give a folder, such as -o report, or a file, such as -o report.html");
-  const std::string kind = std::filesystem::path(arguments.output).extension().string();
+  const std::string kind = lower_case(std::filesystem::path(arguments.output).extension().string());
   if (std::find(kOtherFiles.begin(), kOtherFiles.end(), kind) != kOtherFiles.end() &&
       !std::filesystem::is_directory(arguments.output))
     throw usage_error(fmt::format("a report is no {} file", kind.substr(1)),

@@ -38,9 +38,10 @@ std::string max_or_mean(const TailAnswer& answer) {
                         : largest < mean ? "here the mean finds more"
                                          : "here both find as many";
   return fmt::format(
-      " Ranked by their maximum score, {} of those keys are among the first {}; by their mean, {}: "
-      "{}.",
-      largest, answer.keys.half, mean, verdict);
+      " Of the {0} keys that hold that half {1} are among the {0} of largest maximum score, {2} "
+      "among "
+      "the {0} of largest mean score: {3}.",
+      answer.keys.half, largest, mean, verdict);
 }
 
 }  // namespace
@@ -86,11 +87,12 @@ std::string tail_finding(const TailAnswer& answer) {
   if (answer.num_queries() == 1) return text + ".";
   const double share_of_them = static_cast<double>(answer.quarter) / answer.num_queries();
   text += fmt::format(
-      " and comes from {} of {} queries ({}). The {} queries of largest S_q give {}, {} than their "
-      "share of the queries.",
+      " and comes from {} of {} queries ({}). The {} of largest S_q {} {}, {} their share of the "
+      "queries.",
       answer.queries.half, answer.num_queries(), of_all(answer.queries.half, answer.num_queries()),
-      answer.quarter, share_text(answer.quarter_share),
-      answer.quarter_share < share_of_them ? "less" : "more");
+      answer.quarter == 1 ? "query" : fmt::format("{} queries", answer.quarter),
+      answer.quarter == 1 ? "gives" : "give", share_text(answer.quarter_share),
+      answer.quarter_share < share_of_them ? "less than" : "no less than");
   return text + max_or_mean(answer);
 }
 

@@ -110,7 +110,7 @@ class KvMapPanel final : public Panel {
     return std::pair(*mean, state::words_of(chunks, place.info()));
   }
 
-  // "needle 19 of 22 kept", beside what was drawn last.
+  // "needle: 19 of 22 kept" and the mean recall where chunks are chosen, beside what was drawn last.
   static void mean_ui(DrawContext& context, const Picture& picture) {
     std::string text;
     if (const auto kept = state::kept_of_span(*picture.map, picture.map.question.place))
@@ -301,7 +301,7 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "256 kept, recall 0.931" of the chunk in the bar above, the recall of the chunks that count where
+  // "256 kept, needle 19/22, recall 0.931" of the chunk in the bar above, the recall of the chunks that count where
   // they are chosen; a figure says which.
   static std::string numbers_of(DrawContext& context, const Picture& picture) {
     const auto chunk = static_cast<std::size_t>(picture.map.question.place.chunk);

@@ -135,7 +135,7 @@ inline std::string words_of_chosen(const QueryAnswer& answer) {
                             : "query chosen by " + answer.chosen_by;
 }
 
-// What the rings and sizes mean; `chosen_by` names who chose queries, empty where nobody did.
+// What the rings and sizes mean; `chosen` are the legend's words for ringed queries, empty where none are.
 inline void add_rings(const widgets::Palette& palette, const state::Place& place,
                       const std::string& chosen, const Wanted& wanted,
                       std::vector<widgets::LegendItem>& items) {
@@ -254,17 +254,18 @@ void queries_ui(DrawContext& context, const state::Place& place, const QueryAnsw
 inline void query_tooltip(const state::Place& place, const QueryAnswer& answer,
                           const Wanted& wanted, std::size_t query) {
   const auto position = place.chunk_info().begin + static_cast<std::int32_t>(query);
-  const char* fate = answer.geometry.chosen.empty() ? ""
-                     : answer.is_chosen(query)      ? "\nchosen by "
-                                                    : "\nnot chosen by ";
+  const bool chosen = answer.is_chosen(query);
+  const std::string fate = answer.geometry.chosen.empty() ? ""
+                           : answer.votes_after
+                               ? (chosen ? "\nvotes after the chunk" : "\ndoes not vote")
+                               : (chosen ? "\nchosen by " : "\nnot chosen by ") + answer.chosen_by;
   const std::string on_keys =
       wanted ? fmt::format("\n{:.3g} % on {}", 100 * wanted->attention[query], name_of_keys(place))
              : std::string();
-  widgets::tooltip("query %s\nS_q %.4f\nlargest attention %.4f%s%s%s",
-                   token_line(place, position).c_str(),
-                   static_cast<double>(answer.geometry.relevance[query]),
-                   static_cast<double>(answer.geometry.max_attention[query]), fate,
-                   *fate != 0 ? answer.chosen_by.c_str() : "", on_keys.c_str());
+  widgets::tooltip(
+      "query %s\nS_q %.4f\nlargest attention %.4f%s%s", token_line(place, position).c_str(),
+      static_cast<double>(answer.geometry.relevance[query]),
+      static_cast<double>(answer.geometry.max_attention[query]), fate.c_str(), on_keys.c_str());
 }
 
 inline void point_at_query(DrawContext& context, const state::Place& place, std::int32_t position) {

@@ -50,7 +50,7 @@ class QuestPagesPanel final : public Panel {
       widgets::empty_ui(context.palette, "There are no keys before this chunk, so no pages.");
       return;
     }
-    finding_ui(context, *result);
+    finding_ui(context, result.question.place, *result);
     plots_ui(context, result);
   }
 
@@ -66,7 +66,8 @@ class QuestPagesPanel final : public Panel {
     if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
   }
 
-  static void finding_ui(DrawContext& context, const QuestPagesQuestion::Answer& answer) {
+  static void finding_ui(DrawContext& context, const state::Place& place,
+                         const QuestPagesQuestion::Answer& answer) {
     const PageReport& r = answer.report;
     std::string text;
     if (!r.dense_reason) {
@@ -81,7 +82,7 @@ class QuestPagesPanel final : public Panel {
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
       text += fmt::format(" Jaccard with the step before: {:.2f}; {}.", *step->jaccard,
                           come_back_text(step->reselected));
-    text += of_span(context.workspace.place(), r);
+    text += of_span(place, r);
     headline_ui(context, text);
   }
 
@@ -89,11 +90,12 @@ class QuestPagesPanel final : public Panel {
   static std::string of_span(const state::Place& place, const PageReport& report) {
     const auto span = state::watched_span(place);
     if (!span || report.dense_reason) return "";
-    int pages = 0, taken = 0, best = 0;
+    int pages = 0, taken = 0, best = 0, forced = 0;
     for (const analysis::PageScore& page : report.pages) {
       if (page.end <= span->begin || page.begin >= span->end) continue;
       ++pages;
-      taken += page.taken();
+      forced += page.verdict == PageVerdict::Forced;
+      taken += page.taken() && page.verdict != PageVerdict::Forced;
       best += page.verdict == PageVerdict::Hit || page.verdict == PageVerdict::Miss;
     }
     if (pages == 0) return "";
@@ -101,9 +103,9 @@ class QuestPagesPanel final : public Panel {
       return count == 0 ? std::string("none is")
                         : fmt::format("{} {}", count, count == 1 ? "is" : "are");
     };
-    return fmt::format(" Of the {} page{} of {} {} taken, {} truly among the best.", pages,
+    return fmt::format(" Of the {} page{} of {} {} taken, {} truly among the best{}.", pages,
                        pages == 1 ? "" : "s", state::readable_name(span->name), words(taken),
-                       words(best));
+                       words(best), forced > 0 ? fmt::format("; {} kept by rule", forced) : "");
   }
 
   void plots_ui(DrawContext& context, const Pages& result) {

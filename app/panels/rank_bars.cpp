@@ -90,7 +90,7 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
                 : fmt::format("{}{} {}", m == 0 ? "" : ", ", letter_of_method(m), not_kept);
   }
   if (beyond == 0) return;
-  const std::string text = fmt::format("{} more of {} right of it; lost: {}",
+  const std::string text = fmt::format("{} of {} beyond the right edge; lost of those: {}",
                                        beyond == 1 ? "1 key" : fmt::format("{} keys", beyond),
                                        state::readable_name(span->name), lost);
   widgets::text_colored(lost_by_any > 0 ? context.palette.miss : context.palette.muted,

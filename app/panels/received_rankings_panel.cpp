@@ -205,11 +205,11 @@ class ReceivedRankingsPanel final : public Panel {
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
                       share(picture.chosen->global), share(picture.chosen->query_specific));
-    text += of_span(context.workspace.place(), picture);
+    text += of_span(picture.place(), picture);
     headline_ui(context, text);
   }
 
-  // " Of needle's 22 keys 4 are global, 7 query-specific; 0 are selected."
+  // " Of the 22 keys of needle 4 are global and 7 query-specific; 0 are selected."
   static std::string of_span(const Place& place, const Picture& picture) {
     const ReceivedRankings& r = picture.rankings();
     const auto span = state::watched_span(place);

@@ -116,13 +116,13 @@ class SelectedVsTruePanel final : public Panel {
     if (const Span span = state::watched_span(place)) {
       const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
       int kept = 0;
-      for (std::int32_t key = span->begin; key < end; ++key) {
+      const auto begin = std::max(span->begin, static_cast<std::int32_t>(cell.first_candidate));
+      for (std::int32_t key = begin; key < end; ++key) {
         const auto verdict = cell.verdict[static_cast<std::size_t>(key)];
         kept += verdict == analysis::KeyVerdict::Hit || verdict == analysis::KeyVerdict::Waste;
       }
-      if (span->begin < end)
-        text =
-            fmt::format("{} {} of {}, ", state::readable_name(span->name), kept, end - span->begin);
+      if (begin < end)
+        text = fmt::format("{} {} of {}, ", state::readable_name(span->name), kept, end - begin);
     }
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace kvloupe::analysis {
@@ -92,14 +93,15 @@ ScoreDeviations deviations_of(const selection::Cell& cell, int q_head, const Wor
 void rank_scores(const selection::Cell& cell, int q_head, const WorkContext& context,
                  HeavyTail& result) {
   if (cell.chunk_len < 2) return;
-  result.largest_score.assign(static_cast<std::size_t>(cell.past_len), 0);
+  result.largest_score.assign(static_cast<std::size_t>(cell.past_len),
+                              -std::numeric_limits<double>::infinity());
   result.mean_score = result.largest_score;
   for_each_key(cell, unit_rows(cell.q[q_head]), q_head / cell.gqa_group_size(), context,
                [&](std::int64_t key, const float* scores, std::int64_t count) {
                  const auto index = static_cast<std::size_t>(key);
-                 result.largest_score[index] =
-                     count > 0 ? *std::max_element(scores, scores + count) : 0;
-                 result.mean_score[index] = count > 0 ? mean_of(scores, count) : 0;
+                 if (count == 0) return;  // the layer's window has moved on
+                 result.largest_score[index] = *std::max_element(scores, scores + count);
+                 result.mean_score[index] = mean_of(scores, count);
                });
 }
 

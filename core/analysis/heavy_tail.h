@@ -33,7 +33,8 @@ struct HeavyTail {
   std::vector<double> key_mass;    // [P] that the key is given
   ScoreDeviations deviations;      // none in a chunk of one query, which is its own mean
   // [P] of each key's scores, cos(query, key), over the chunk's queries that see it: what QuoKA ranks keys
-  // by, and the mean in its place. Position 0 is left out as 0; empty in a chunk of one query.
+  // by, and the mean in its place. Minus infinity for position 0, which is left out, and where no query
+  // sees the key; empty in a chunk of one query.
   std::vector<double> largest_score, mean_score;
 };
 // `rows`: the chunk's attention_rows() of this layer and head. Throws Error{Input} where Q, K or V

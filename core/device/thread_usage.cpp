@@ -32,4 +32,11 @@ int ThreadUsage::busy_since(const ThreadUsage& earlier, double seconds, double s
   return busy;
 }
 
+void ThreadUsage::leave_out(const ThreadUsage& begin, const ThreadUsage& end) {
+  for (const auto& [id, run_ns] : end.run_ns_) {
+    const auto before = begin.run_ns_.find(id);
+    run_ns_[id] += run_ns - (before == begin.run_ns_.end() ? 0 : before->second);
+  }
+}
+
 }  // namespace kvloupe::device

@@ -31,7 +31,7 @@ struct AttentionBench {
   std::int64_t past_len = 0;
   std::string method;   // canonical
   double density = 0;   // past keys selected / past keys, over the method's rows
-  LatencyStats sparse;  // selection and attention of the method
+  LatencyStats sparse;  // selection and attention of the method, timed as one chain
   LatencyStats select;  // its selection alone
   LatencyStats dense;   // the fastest of the dense variants
   std::string dense_variant;

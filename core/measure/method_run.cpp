@@ -73,7 +73,7 @@ MethodRun::MethodRun(const session::TraceSession& session, const selection::Meth
   method_ = replay::prepare(session, resolved, layers, cells.device(), context);
   pieces_ = pieces_of(cell_, method_.layout);
   cell_.copies = std::make_shared<selection::KeyCopies>();
-  // What the timed cell's choice rests on is replayed before each round: the chunks before it under
+  // What the timed cell's choice rests on is replayed before each select(): the chunks before it under
   // eviction; the last of them where pages or blocks are summarised, or keys copied, as they come in;
   // the layers that it reuses.
   int first = cells.chunk();

@@ -55,14 +55,22 @@ Round run_round(const std::vector<TimedPart>& parts, const RoundOptions& options
                 const WorkContext& context) {
   const int threads = options.threads > 0 ? options.threads : device::num_threads();
   Round round;
-  const device::ThreadUsage before = device::ThreadUsage::now();
+  device::ThreadUsage before = device::ThreadUsage::now();
+  double prepared_ms = 0;
+  const auto prepare = [&](const TimedPart& part) {
+    const device::ThreadUsage from = device::ThreadUsage::now();
+    const auto begin = Clock::now();
+    part.prepare();
+    prepared_ms += ms_between(begin, Clock::now());
+    before.leave_out(from, device::ThreadUsage::now());
+  };
   const auto begin = Clock::now();
   for (const TimedPart& part : parts) {
     context.cancel.throw_if_cancelled();
-    if (part.prepare) part.prepare();
+    if (part.prepare) prepare(part);
     round.ms.push_back(ms_of(part.run, place));
   }
-  const double seconds = ms_between(begin, Clock::now()) / 1000;
+  const double seconds = (ms_between(begin, Clock::now()) - prepared_ms) / 1000;
   round.disturbed = device::ThreadUsage::now().busy_since(before, seconds) > threads;
   if (options.watch)
     round.gpu = options.watch();

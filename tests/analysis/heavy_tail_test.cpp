@@ -128,7 +128,7 @@ TEST(HeavyTail, EachKeysLargestAndMeanScoreAreThoseOfPlainLoops) {
     const HeavyTail got = tail_of(trace, 1, 2, head);
     ASSERT_EQ(got.largest_score.size(), 32U);
     ASSERT_EQ(got.mean_score.size(), 32U);
-    EXPECT_EQ(got.largest_score[0], 0);
+    EXPECT_EQ(got.largest_score[0], -INFINITY);
     for (int key = 1; key < begin; ++key) {
       double largest = -1, mean = 0;
       for (int row = 0; row < length; ++row) {
@@ -140,6 +140,15 @@ TEST(HeavyTail, EachKeysLargestAndMeanScoreAreThoseOfPlainLoops) {
       EXPECT_NEAR(got.mean_score[static_cast<std::size_t>(key)], mean, 1e-5);
     }
   }
+}
+
+TEST(HeavyTail, AKeyThatNoQuerySeesRanksLast) {
+  const SmallTrace trace({.window = 8});
+  const HeavyTail got = tail_of(trace, 1, 2, 0);  // queries 32 to 47 see no key before 25
+  ASSERT_EQ(got.mean_score.size(), 32U);
+  EXPECT_EQ(got.mean_score[24], -INFINITY);
+  EXPECT_EQ(got.largest_score[24], -INFINITY);
+  EXPECT_GE(got.mean_score[25], -1);
 }
 
 TEST(HeavyTail, NothingDeviatesWithoutOtherQueriesOrKeys) {

@@ -64,10 +64,9 @@ TEST(Report, IsOnePageWithItsPictures) {
             1);
 }
 
-// One file, which loads nothing, and in which a trace's text is text.
 TEST(Report, IsNoFileOfAnotherKind) {
   const TemporaryFolder folder;
-  for (const char* name : {"a.pdf", "a.md"}) {
+  for (const char* name : {"a.PDF", "a.md"}) {
     const std::string file = (folder / name).string();
     expect_refused(
         run_program({"report", kTrace, "--method", "quoka:budget_tokens=24", "-o", file}), 2,
@@ -76,6 +75,7 @@ TEST(Report, IsNoFileOfAnotherKind) {
   }
 }
 
+// One file, which loads nothing, and in which a trace's text is text.
 TEST(Report, IsOneHtmlFileThatStandsAlone) {
   const TemporaryFolder folder;
   const std::string file = (folder / "report.html").string();

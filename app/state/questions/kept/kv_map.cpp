@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::state {
@@ -144,10 +145,13 @@ std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, cons
   if (!span || chunk >= answer.map.chunks.size()) return std::nullopt;
   const std::int32_t end = std::min(span->end, answer.map.chunks[chunk].begin);
   if (span->begin >= end) return std::nullopt;
-  KeptOfSpan kept{readable_name(span->name), 0, end - span->begin};
-  for (std::int32_t key = span->begin; key < end; ++key)
-    kept.kept += analysis::is_kept(answer.map.at(chunk, key)) ? 1 : 0;
-  return kept;
+  KeptOfSpan kept{readable_name(span->name)};
+  for (std::int32_t key = span->begin; key < end; ++key) {
+    const analysis::KeyState state = answer.map.at(chunk, key);
+    kept.total += state == analysis::KeyState::Hidden ? 0 : 1;
+    kept.kept += analysis::is_kept(state) ? 1 : 0;
+  }
+  return kept.total > 0 ? std::optional(std::move(kept)) : std::nullopt;
 }
 
 RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {

@@ -29,7 +29,8 @@ struct KvMapQuestion : OfRun<At::Head> {
   }
 };
 
-// Of the keys of the watched span that lie before the chunk: how many the row keeps there.
+// Of the keys of the watched span that lie before the chunk, within the layer's window: how many the row
+// keeps there.
 struct KeptOfSpan {
   std::string span;  // "needle", "key 412"
   std::int32_t kept = 0, total = 0;
