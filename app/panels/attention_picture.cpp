@@ -61,9 +61,6 @@ void fill_kept_by(const widgets::Palette& palette, const std::vector<KeyVerdict>
                   const std::vector<KeyVerdict>& b, const trace::ChunkInfo& chunk,
                   std::int32_t num_tokens, const widgets::MapWindow& window,
                   std::vector<ImU32>& pixels) {
-  const auto is_kept = [](KeyVerdict verdict) {
-    return verdict == KeyVerdict::Hit || verdict == KeyVerdict::Waste;
-  };
   const auto known = static_cast<std::int64_t>(std::min(a.size(), b.size()));
   for (int x = 0; x < window.width; ++x) {
     const auto keys = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
@@ -72,7 +69,7 @@ void fill_kept_by(const widgets::Palette& palette, const std::vector<KeyVerdict>
     for (std::int64_t key = keys.first;
          key < std::min({keys.second, std::int64_t{chunk.begin}, known}); ++key) {
       const auto i = static_cast<std::size_t>(key);
-      ++counts[(is_kept(a[i]) ? 1U : 0U) + (is_kept(b[i]) ? 2U : 0U)];
+      ++counts[(analysis::is_kept(a[i]) ? 1U : 0U) + (analysis::is_kept(b[i]) ? 2U : 0U)];
     }
     const bool current = keys.first < chunk.end() && keys.second > chunk.begin;
     const ImU32 color = current ? palette.current : color_of_keys(palette, counts);

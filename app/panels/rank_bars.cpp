@@ -24,9 +24,6 @@ using Span = std::optional<trace::TokenSpan>;
 bool is_in(const Span& span, const KeyRank& key) {
   return span && key.position >= span->begin && key.position < span->end;
 }
-bool is_kept(const KeyRank& key) {
-  return key.verdict == KeyVerdict::Hit || key.verdict == KeyVerdict::Waste;
-}
 
 // The bars of the first method stand, those of a second one hang.
 double side_of(std::size_t method) { return method == 0 ? 1 : -1; }
@@ -64,9 +61,9 @@ void draw_bars(DrawContext& context, const RankedKeys& ranked, std::size_t metho
     if (!is_in(span, key)) continue;
     const float middle = (from.x + right) / 2, tip = from.y + out * widgets::em(0.15F),
                 half = widgets::em(0.3F);
-    draw->AddTriangleFilled({middle - half, tip + out * half * 1.5F},
-                            {middle + half, tip + out * half * 1.5F}, {middle, tip},
-                            is_kept(key) ? context.palette.hit : context.palette.miss);
+    draw->AddTriangleFilled(
+        {middle - half, tip + out * half * 1.5F}, {middle + half, tip + out * half * 1.5F},
+        {middle, tip}, analysis::is_kept(key.verdict) ? context.palette.hit : context.palette.miss);
   }
 }
 
@@ -81,7 +78,7 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
     for (auto i = static_cast<std::size_t>(std::max(0.0, last)); i < keys.size(); ++i) {
       if (!is_in(span, keys[i])) continue;
       ++there;
-      not_kept += is_kept(keys[i]) ? 0 : 1;
+      not_kept += analysis::is_kept(keys[i].verdict) ? 0 : 1;
     }
     beyond = std::max(beyond, there);
     lost_by_any += not_kept;

@@ -117,10 +117,8 @@ class SelectedVsTruePanel final : public Panel {
       const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
       int kept = 0;
       const auto begin = std::max(span->begin, static_cast<std::int32_t>(cell.first_candidate));
-      for (std::int32_t key = begin; key < end; ++key) {
-        const auto verdict = cell.verdict[static_cast<std::size_t>(key)];
-        kept += verdict == analysis::KeyVerdict::Hit || verdict == analysis::KeyVerdict::Waste;
-      }
+      for (std::int32_t key = begin; key < end; ++key)
+        kept += analysis::is_kept(cell.verdict[static_cast<std::size_t>(key)]);
       if (begin < end)
         text = fmt::format("{} {} of {}, ", state::readable_name(span->name), kept, end - begin);
     }

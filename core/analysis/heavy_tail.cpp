@@ -46,31 +46,32 @@ double mean_of(const float* scores, std::int64_t count) {
   return std::accumulate(scores, scores + count, 0.0) / static_cast<double>(count);
 }
 
-// visit(d) for each deviation of a score from its key's mean.
-template <typename Visit>
-void for_each_deviation(const selection::Cell& cell, const at::Tensor& queries,
-                        std::int64_t kv_head, const WorkContext& context, const Visit& visit) {
-  for_each_key(cell, queries, kv_head, context,
-               [&](std::int64_t, const float* scores, std::int64_t count) {
-                 const double mean = mean_of(scores, count);
-                 for (std::int64_t t = 0; t < count; ++t) visit(scores[t] - mean);
-               });
-}
-
-ScoreDeviations deviations_of(const selection::Cell& cell, int q_head, const WorkContext& context) {
-  ScoreDeviations result;
-  if (cell.chunk_len < 2) return result;
+void measure_scores(const selection::Cell& cell, int q_head, const WorkContext& context,
+                    HeavyTail& tail) {
+  if (cell.chunk_len < 2) return;
   const at::Tensor queries = unit_rows(cell.q[q_head]);
   const std::int64_t kv_head = q_head / cell.gqa_group_size();
+  tail.largest_score.assign(static_cast<std::size_t>(cell.past_len),
+                            -std::numeric_limits<double>::infinity());
+  tail.mean_score = tail.largest_score;
+  ScoreDeviations& result = tail.deviations;
   double squares = 0, fourths = 0, lowest = 0, highest = 0;
-  for_each_deviation(cell, queries, kv_head, context, [&](double d) {
-    ++result.count;
-    squares += d * d;
-    fourths += d * d * d * d;
-    lowest = std::min(lowest, d);
-    highest = std::max(highest, d);
-  });
-  if (!(squares > 0)) return result;
+  for_each_key(cell, queries, kv_head, context,
+               [&](std::int64_t key, const float* scores, std::int64_t count) {
+                 if (count == 0) return;  // the layer's window has moved on
+                 const auto index = static_cast<std::size_t>(key);
+                 const double mean = tail.mean_score[index] = mean_of(scores, count);
+                 tail.largest_score[index] = *std::max_element(scores, scores + count);
+                 for (std::int64_t t = 0; t < count; ++t) {
+                   const double d = scores[t] - mean;
+                   squares += d * d;
+                   fourths += d * d * d * d;
+                   lowest = std::min(lowest, d);
+                   highest = std::max(highest, d);
+                 }
+                 result.count += count;
+               });
+  if (!(squares > 0)) return;
   const auto count = static_cast<double>(result.count);
   const double sigma = result.sigma = std::sqrt(squares / count);
   result.excess_kurtosis = count * fourths / (squares * squares) - 3;
@@ -82,27 +83,16 @@ ScoreDeviations deviations_of(const selection::Cell& cell, int q_head, const Wor
   result.first_bin = bin_of(lowest);
   result.bins.assign(static_cast<std::size_t>(bin_of(highest) - result.first_bin + 1), 0);
   std::int64_t above = 0;
-  for_each_deviation(cell, queries, kv_head, context, [&](double d) {
-    ++result.bins[static_cast<std::size_t>(bin_of(d) - result.first_bin)];
-    if (d > 3 * sigma) ++above;
-  });
-  result.above_3_sigma = static_cast<double>(above) / count;
-  return result;
-}
-
-void rank_scores(const selection::Cell& cell, int q_head, const WorkContext& context,
-                 HeavyTail& result) {
-  if (cell.chunk_len < 2) return;
-  result.largest_score.assign(static_cast<std::size_t>(cell.past_len),
-                              -std::numeric_limits<double>::infinity());
-  result.mean_score = result.largest_score;
-  for_each_key(cell, unit_rows(cell.q[q_head]), q_head / cell.gqa_group_size(), context,
-               [&](std::int64_t key, const float* scores, std::int64_t count) {
-                 const auto index = static_cast<std::size_t>(key);
-                 if (count == 0) return;  // the layer's window has moved on
-                 result.largest_score[index] = *std::max_element(scores, scores + count);
-                 result.mean_score[index] = mean_of(scores, count);
+  for_each_key(cell, queries, kv_head, context,
+               [&](std::int64_t key, const float* scores, std::int64_t seen) {
+                 const double mean = tail.mean_score[static_cast<std::size_t>(key)];
+                 for (std::int64_t t = 0; t < seen; ++t) {
+                   const double d = scores[t] - mean;
+                   ++result.bins[static_cast<std::size_t>(bin_of(d) - result.first_bin)];
+                   if (d > 3 * sigma) ++above;
+                 }
                });
+  result.above_3_sigma = static_cast<double>(above) / count;
 }
 
 }  // namespace
@@ -125,8 +115,7 @@ HeavyTail heavy_tail(const session::TraceSession& session, int layer, int chunk,
       if (key > 0) result.query_mass[static_cast<std::size_t>(r)] += p;
     }
   }
-  result.deviations = deviations_of(cell, q_head, context);
-  rank_scores(cell, q_head, context, result);
+  measure_scores(cell, q_head, context, result);
   return result;
 }
 

@@ -15,6 +15,9 @@ enum class KeyVerdict : std::uint8_t {
   Waste,
   Neither
 };  // selected and true; true only; selected only
+inline bool is_kept(KeyVerdict verdict) {
+  return verdict == KeyVerdict::Hit || verdict == KeyVerdict::Waste;
+}
 
 struct KeyRank {
   std::int32_t position = 0;

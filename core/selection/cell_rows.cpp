@@ -25,12 +25,19 @@ at::Tensor on_device(const std::vector<std::vector<std::int32_t>>& rows, c10::De
 
 namespace {
 
-// On its way to the host: there when a later copy from the same device is.
-at::Tensor begun_to_host(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor;
-  const at::Tensor host =
-      at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
-  return host.copy_(tensor, /*non_blocking=*/true);
+// On the host, which waits once: a copy is there when a later one from the same device is.
+std::vector<at::Tensor> host_copies(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.is_cpu() || &tensor == &tensors.back()) {
+      copies.push_back(tensor.cpu());
+      continue;
+    }
+    const at::Tensor host =
+        at::empty(tensor.sizes(), at::dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
+    copies.push_back(host.copy_(tensor, /*non_blocking=*/true));
+  }
+  return copies;
 }
 
 }  // namespace
@@ -49,11 +56,8 @@ template std::vector<std::uint8_t> on_host(const at::Tensor&);
 
 template <typename T>
 std::vector<std::vector<T>> all_on_host(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> host;
-  for (const at::Tensor& tensor : tensors)
-    host.push_back(&tensor == &tensors.back() ? tensor.cpu() : begun_to_host(tensor));
   std::vector<std::vector<T>> values;
-  for (const at::Tensor& tensor : host) values.push_back(on_host<T>(tensor));
+  for (const at::Tensor& copy : host_copies(tensors)) values.push_back(on_host<T>(copy));
   return values;
 }
 template std::vector<std::vector<float>> all_on_host(const std::vector<at::Tensor>&);
@@ -128,9 +132,9 @@ at::Tensor gather_keys(const Cell& cell, std::int64_t kv_head,
 }
 
 std::vector<SelectedRow> rows_of(const KeptRows& kept) {
-  const at::Tensor indices = begun_to_host(kept.indices);
-  const std::vector<std::int64_t> ties = on_host<std::int64_t>(kept.ties);  // waits for both
-  std::vector<std::vector<std::int32_t>> positions = rows_on_host(indices);
+  const std::vector<at::Tensor> host = host_copies({kept.indices, kept.ties});
+  std::vector<std::vector<std::int32_t>> positions = rows_on_host(host[0]);
+  const std::vector<std::int64_t> ties = on_host<std::int64_t>(host[1]);
   std::vector<SelectedRow> rows(positions.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
     rows[row].positions = std::move(positions[row]);
@@ -140,18 +144,17 @@ std::vector<SelectedRow> rows_of(const KeptRows& kept) {
 }
 
 std::vector<SelectedRow> rows_of(const std::vector<KeptRows>& kept) {
-  std::vector<KeptRows> host = kept;
-  KeptRows* last = nullptr;
-  for (KeptRows& one : host) {
-    if (!one.indices.defined()) continue;
-    last = &one;
-    one.indices = begun_to_host(one.indices);
-    one.ties = begun_to_host(one.ties);
+  std::vector<at::Tensor> asked;
+  for (const KeptRows& one : kept)
+    if (one.indices.defined()) asked.insert(asked.end(), {one.indices, one.ties});
+  const std::vector<at::Tensor> host = host_copies(asked);
+  auto copy = host.begin();
+  std::vector<SelectedRow> rows(kept.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (!kept[i].indices.defined()) continue;
+    rows[i] = std::move(rows_of(KeptRows{copy[0], {}, copy[1]}).front());
+    copy += 2;
   }
-  if (last != nullptr) last->ties = kept[static_cast<std::size_t>(last - host.data())].ties.cpu();
-  std::vector<SelectedRow> rows;
-  for (const KeptRows& one : host)
-    rows.push_back(one.indices.defined() ? std::move(rows_of(one).front()) : SelectedRow{});
   return rows;
 }
 

@@ -200,6 +200,36 @@ TEST(MeasureLatency, ReportsItsParts) {
   EXPECT_GT(report.floor_ms, 0);
 }
 
+// Each round runs the method twice, whole and in parts, and every form of dense attention once.
+TEST(MeasureLatency, TheTotalIsOfAChainBesideTheParts) {
+  const SmallTrace trace;
+  const auto spec = selection::MethodSpec::parse("quoka:budget_tokens=8");
+  const auto cells = trace_cells(trace.session(), spec, 2);
+  MethodRun run(trace.session(), spec, *cells, 1, {});
+  run.prepare({});
+  const DenseBaseline dense(run.cell().q, run.cell().k, run.cell().v, run.cell().softmax);
+  const auto products_of = [](const auto& work) {
+    const WorkCount count;
+    work();
+    return count.key_products();
+  };
+  const std::int64_t chain = products_of([&] {
+    run.select();
+    run.gather();
+    run.attend();
+  });
+  const std::int64_t all_dense = products_of([&] {
+    for (const TimedPart& part : dense.parts()) part.run();
+  });
+  ASSERT_GT(chain, 0);
+  int rounds = 0;
+  const std::int64_t measured = products_of([&] {
+    measure_latency(trace.session(), spec, 1, 2, {.repetitions = 2, .warm_up = 0}, {},
+                    [&](const LatencyReport&) { ++rounds; });
+  });
+  EXPECT_EQ(measured, rounds * (2 * chain + all_dense));
+}
+
 // Everything runs there, in host memory: what it takes is no device's time.
 TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
   const SmallTrace trace;

@@ -21,10 +21,6 @@ SelectedVsTrueQuestion question_of(const Workspace& workspace) {
   return {workspace.place(), workspace.method()};
 }
 
-bool is_kept(KeyVerdict verdict) {
-  return verdict == KeyVerdict::Hit || verdict == KeyVerdict::Waste;
-}
-
 template <typename Row>
 void each_listed(Workspace& workspace, const ListedKeys& listed, const std::vector<KeyRank>& keys,
                  const Row& row) {
