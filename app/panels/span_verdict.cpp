@@ -186,7 +186,7 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
   }
   ImGui::Dummy({width, height});
   const widgets::FontScope small(widgets::Type::Caption);
-  widgets::text_colored(p.muted, "lost keys, lost at");
+  widgets::text_colored(p.muted, "lost keys by cause");
   for (const replay::Stage cause : causes) {
     const std::string words =
         fmt::format("{:.0f} % {}", 100 * share_of(cause), replay::words_of(cause));
