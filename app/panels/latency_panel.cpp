@@ -70,9 +70,7 @@ class LatencyPanel final : public Panel {
       ImGui::PopID();
     }
     if (!begun)
-      widgets::text_wrapped(context.palette.muted,
-                            "Press Run: the method and dense attention are timed on this cell, in "
-                            "turns. Any input pauses it.");
+      widgets::text_wrapped(context.palette.muted, before_run(timed.front().latency.question));
     if (!fills || reads > 0) reads_ui(context, timed);
   }
 
@@ -91,6 +89,18 @@ class LatencyPanel final : public Panel {
         workspace.method(other) == workspace.method(shown))
       return {shown};
     return {Slot::A, Slot::B};
+  }
+
+  // What a press of Run times, and where.
+  static std::string before_run(const LatencyQuestion& question) {
+    const state::Place& place = question.place;
+    const trace::ChunkInfo& chunk = place.chunk_info();
+    return fmt::format(
+        "Press Run: dense attention and the method, which selects, gathers and attends, are timed in "
+        "turns on {}. Layer {}, {}: {} {} after {} {}, all heads. Any input pauses it.",
+        place.device, place.layer, chunk_name(place.info(), place.chunk),
+        format_count(chunk.length), chunk.length == 1 ? "query" : "queries",
+        format_count(chunk.begin), chunk.begin == 1 ? "key" : "keys");
   }
 
   static void slot_ui(DrawContext& context, const Timed& of) {

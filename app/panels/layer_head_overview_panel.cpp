@@ -414,7 +414,7 @@ class OverviewPanel final : public Panel {
       ImGui::BeginChild(best ? "best" : "worst", size, ImGuiChildFlags_None,
                         ImGuiWindowFlags_NoScrollbar);
       heading_ui(context, best ? headings.best : headings.worst,
-                 result->gap.values.empty() ? "" : "value, gap to the oracle");
+                 result->gap.values.empty() ? "" : "by the gap to the oracle");
       for (std::size_t i = 0; i < count; ++i) {
         const std::int32_t index = cells[best ? cells.size() - 1 - i : i];
         const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -442,7 +442,7 @@ class OverviewPanel final : public Panel {
         widgets::text_colored(context.palette.text, best ? headings.best : headings.worst);
       }
       if (!best && !result->gap.values.empty())
-        remark_ui(context, context.palette.muted, "recall, gap to the oracle");
+        remark_ui(context, context.palette.muted, "by the gap to the oracle");
       for (std::size_t i = 0; i < count; ++i)
         extreme_ui(context, result, coloring, cells[best ? cells.size() - 1 - i : i]);
       ImGui::Dummy({0, widgets::grid(1)});
@@ -467,7 +467,7 @@ class OverviewPanel final : public Panel {
     const widgets::FontScope mono(widgets::Type::Number);
     std::string text = fmt::format("{:.3f}", value);
     if (!result->gap.values.empty())
-      text += fmt::format("  {:.3f}", result->gap.values[static_cast<std::size_t>(index)]);
+      text += fmt::format("  gap {:.3f}", result->gap.values[static_cast<std::size_t>(index)]);
     widgets::text_colored(context.palette.muted, text);
   }
 

@@ -67,31 +67,48 @@ void draw_bars(DrawContext& context, const RankedKeys& ranked, std::size_t metho
   }
 }
 
-// Of the watched keys those whose rank is beyond `last`.
-void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
-  const Span span = state::watched_span(methods.front().place);
-  int beyond = 0, lost_by_any = 0;
-  std::string lost;
-  for (std::size_t m = 0; m < methods.size(); ++m) {
-    const std::vector<KeyRank>& keys = methods[m].answer.cell.by_true_rank;
-    int there = 0, not_kept = 0;
-    for (auto i = static_cast<std::size_t>(std::max(0.0, last)); i < keys.size(); ++i) {
-      if (!is_in(span, keys[i])) continue;
-      ++there;
-      not_kept += analysis::is_kept(keys[i].verdict) ? 0 : 1;
-    }
-    beyond = std::max(beyond, there);
-    lost_by_any += not_kept;
-    lost += methods.size() == 1
-                ? fmt::format("{}", not_kept)
-                : fmt::format("{}{} {}", m == 0 ? "" : ", ", letter_of_method(m), not_kept);
+// The ranks that the plot does not show.
+struct Beyond {
+  std::int64_t watched = 0, lost = 0, wastes = 0;
+};
+
+Beyond beyond(const RankedKeys& ranked, double last) {
+  const Span span = state::watched_span(ranked.place);
+  const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
+  Beyond sums;
+  for (auto i = static_cast<std::size_t>(std::max(0.0, last)); i < keys.size(); ++i) {
+    sums.wastes += keys[i].verdict == KeyVerdict::Waste ? 1 : 0;
+    if (!is_in(span, keys[i])) continue;
+    ++sums.watched;
+    sums.lost += analysis::is_kept(keys[i].verdict) ? 0 : 1;
   }
-  if (beyond == 0) return;
-  const std::string text = fmt::format("{} of {} beyond the right edge; lost of those: {}",
-                                       beyond == 1 ? "1 key" : fmt::format("{} keys", beyond),
-                                       state::readable_name(span->name), lost);
-  widgets::text_colored(lost_by_any > 0 ? context.palette.miss : context.palette.muted,
-                        widgets::elided(text, ImGui::GetContentRegionAvail().x));
+  return sums;
+}
+
+// "right of the plot: 70 of 87 wastes; 13 keys of needle, 9 lost"
+void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
+  std::int64_t watched = 0, lost_by_any = 0, all_wastes = 0;
+  std::string lost, wastes;
+  for (std::size_t m = 0; m < methods.size(); ++m) {
+    const Beyond one = beyond(methods[m], last);
+    const std::string name =
+        methods.size() == 1 ? "" : fmt::format("{}{} ", m == 0 ? "" : ", ", letter_of_method(m));
+    wastes += fmt::format("{}{} of {}", name, format_count(one.wastes),
+                          format_count(methods[m].answer.cell.wastes));
+    lost += fmt::format("{}{} lost", name, one.lost);
+    watched = std::max(watched, one.watched);
+    lost_by_any += one.lost;
+    all_wastes += one.wastes;
+  }
+  if (watched + all_wastes == 0) return;
+  std::string text = "right of the plot:";
+  if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
+  if (watched > 0)
+    text += fmt::format("{} {} of {}, {}", all_wastes > 0 ? ";" : "",
+                        watched == 1 ? "1 key" : fmt::format("{} keys", watched),
+                        state::readable_name(state::watched_span(methods.front().place)->name),
+                        lost);
+  widgets::text_wrapped(lost_by_any > 0 ? context.palette.miss : context.palette.muted, text);
 }
 
 // As many true keys as the method kept: left of the line they should all be hits.

@@ -56,7 +56,7 @@ class SelectedVsTruePanel final : public Panel {
     const RankedKeys ranked{*result, place, result.stale};
     const auto bars = [&](ImVec2 size) { bars_.draw(context, {ranked}, ends, "##bars", size); };
     const auto table = [&] { table_ui(context, result); };
-    parts_ui(context, place, bars, table);
+    parts_ui(context, place, result->listed, bars, table);
   }
 
   // The bars of A stand on those of B, which hang; one table names the keys with what both did.
@@ -84,7 +84,7 @@ class SelectedVsTruePanel final : public Panel {
     ends.include(*result->of_b);
     const auto bars = [&](ImVec2 size) { two_bars_ui(context, result, ends, size); };
     const auto table = [&] { table_ui(context, result); };
-    parts_ui(context, place, bars, table);
+    parts_ui(context, place, result->listed, bars, table);
   }
 
   // Bars of the same keys share a plot; where B's rows hold other query heads, each has its own.
@@ -139,8 +139,8 @@ class SelectedVsTruePanel final : public Panel {
 
   // Legend, bars and table: beside each other in a wide figure, else below each other.
   template <typename Bars, typename Table>
-  void parts_ui(DrawContext& context, const state::Place& place, const Bars& bars,
-                const Table& table) {
+  void parts_ui(DrawContext& context, const state::Place& place, const state::ListedKeys& listed,
+                const Bars& bars, const Table& table) {
     const float width = ImGui::GetContentRegionAvail().x;
     if (context.figure && width > widgets::em(38)) {
       ImGui::BeginChild("bars", {std::min(width * 0.58F, width - widgets::em(23)), 0});
@@ -164,7 +164,7 @@ class SelectedVsTruePanel final : public Panel {
         std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
     bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
                          widgets::em(both ? 24 : 15))});
-    if (!context.figure) filter_ui(context, both);
+    if (!context.figure) filter_ui(context, listed, both);
     table();
   }
   // The marks above the bars are named here: a name among them would lie over some.
@@ -195,18 +195,23 @@ class SelectedVsTruePanel final : public Panel {
     widgets::number_tiles_ui(p, tiles);
   }
 
-  static void filter_ui(DrawContext& context, bool both) {
+  // Each choice says how many keys it lists.
+  static void filter_ui(DrawContext& context, const state::ListedKeys& listed, bool both) {
     std::string chosen = context.workspace.option(kView, "filter");
     if (!both && chosen == "kept_by_one") chosen = "all";
-    for (const auto& [value, label] :
-         {std::pair{"all", "top keys"}, std::pair{"misses", "misses"},
-          std::pair{"wastes", "wastes"}, std::pair{"kept_by_one", "kept by one"}}) {
-      if (!both && std::string_view(value) == "kept_by_one") continue;
-      if (ImGui::RadioButton(label, chosen == value))
+    const auto choice_ui = [&](const char* value, const char* label) {
+      std::string words = label;
+      if (const auto* only = listed.by(value)) words += " " + format_count(std::ssize(*only));
+      const float width = ImGui::GetFrameHeight() + ImGui::GetStyle().ItemInnerSpacing.x +
+                          ImGui::CalcTextSize(words.c_str()).x;
+      if (std::string_view(value) != "all") beside_ui(widgets::em(0.8F), width);
+      if (ImGui::RadioButton(fmt::format("{}###{}", words, value).c_str(), chosen == value))
         context.workspace.cursor.set_option("selected_vs_true.filter", value);
-      ImGui::SameLine();
-    }
-    ImGui::NewLine();
+    };
+    choice_ui("all", "top keys");
+    if (both) choice_ui("kept_by_one", "kept by one");
+    choice_ui("misses", "misses");
+    choice_ui("wastes", "wastes");
   }
 
   // What the table shows of one method, or of both.

@@ -104,36 +104,65 @@ class HeadGrid {
   std::set<std::pair<int, int>> matters_;
 };
 
-// Makes it method B; what it is good for stands behind it.
-void remedy_ui(DrawContext& context, const SpanLossNow& now, const std::string& words,
-               const selection::MethodSpec* spec, const std::string& effect) {
-  if (spec != nullptr) {
-    if (ImGui::Button((words + "  \u2192 B").c_str()))
-      context.workspace.cursor.set_method(state::Slot::B,
-                                          state::choice_of_spec(*spec, *now.question.place.trace));
-    if (ImGui::IsItemHovered())
-      widgets::tooltip("click: method B becomes %s", spec->canonical().c_str());
-  } else {
-    ImGui::AlignTextToFramePadding();
-    widgets::text_colored(context.palette.text, words);
-  }
-  ImGui::SameLine(0, widgets::em(0.6F));
-  ImGui::AlignTextToFramePadding();
-  const widgets::FontScope small(widgets::Type::Caption);
-  widgets::text_wrapped(context.palette.muted, effect);
+// One change, and what it is good for: in few words behind it, in a sentence under the mouse.
+struct Remedy {
+  std::string change;
+  std::optional<selection::MethodSpec> spec;  // that a click makes method B
+  std::string effect, sentence;
+};
+
+std::vector<Remedy> remedies_of(const SpanLoss& loss) {
+  std::vector<Remedy> remedies;
+  const SpanLoss::Sums sums = loss.sums();
+  if (const auto enough = sums.enough; loss.has_budgets && enough)
+    remedies.push_back(
+        {fmt::format("budget {}", format_count(*enough)),
+         loss.method.spec->with({{"budget_tokens", fmt::format("{}", *enough)}}),
+         loss.exact_budgets ? "keeps all" : "may keep all",
+         loss.exact_budgets
+             ? "It keeps all of the span in every head; one less does not."
+             : "It is the largest that a head needs; others may lose some with it."});
+  const auto losing = sums.heads - sums.whole;
+  for (const SpanChange& change : loss.changes)
+    if (change.heads > 0)
+      remedies.push_back({change.change, change.spec,
+                          fmt::format("mends {} of {}", change.heads, losing),
+                          fmt::format("Of the {} heads that lose some of the span {} would then "
+                                      "keep all of it.",
+                                      losing, change.heads)});
+  return remedies;
 }
 
-void budget_remedy_ui(DrawContext& context, const SpanLossNow& now) {
-  const SpanLoss& loss = *now.loss;
-  const std::optional<std::int64_t> enough = loss.sums().enough;
-  if (!enough)
-    return widgets::text_wrapped(context.palette.text,
-                                 "No budget that was tried keeps all of it in every head.");
-  const selection::MethodSpec spec =
-      loss.method.spec->with({{"budget_tokens", fmt::format("{}", *enough)}});
-  remedy_ui(context, now, fmt::format("budget {}", format_count(*enough)), &spec,
-            loss.exact_budgets ? "keeps all of it in every head; one less does not"
-                               : "is the largest that a head needs; others may lose some with it");
+// As many in a line as have room.
+void remedy_ui(DrawContext& context, const SpanLossNow& now, const Remedy& remedy, bool first) {
+  const std::string words = remedy.spec ? remedy.change + "  \u2192 B" : remedy.change;
+  const auto effect_width = [&] {
+    const widgets::FontScope small(widgets::Type::Caption);
+    return ImGui::CalcTextSize(remedy.effect.c_str()).x;
+  };
+  const float padding = remedy.spec ? 2 * ImGui::GetStyle().FramePadding.x : 0;
+  if (!first)
+    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(words.c_str()).x + padding +
+                                     widgets::em(0.5F) + effect_width());
+  ImGui::BeginGroup();
+  if (!remedy.spec) {
+    ImGui::AlignTextToFramePadding();
+    widgets::text_colored(context.palette.text, words);
+  } else if (ImGui::Button(words.c_str())) {
+    context.workspace.cursor.set_method(
+        state::Slot::B, state::choice_of_spec(*remedy.spec, *now.question.place.trace));
+  }
+  ImGui::SameLine(0, widgets::em(0.5F));
+  ImGui::AlignTextToFramePadding();
+  {
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_colored(context.palette.muted, remedy.effect);
+  }
+  ImGui::EndGroup();
+  if (!ImGui::IsItemHovered()) return;
+  widgets::tooltip("%s%s%s", remedy.sentence.c_str(),
+                   remedy.spec ? "\nclick: method B becomes " : "",
+                   remedy.spec ? remedy.spec->canonical().c_str() : "");
 }
 
 void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
@@ -154,12 +183,12 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
           now.question.method.id().c_str());
   }
   if (sums.lost() == 0 || !loss.method.known() || !loss.has_causes) return;
-  if (loss.has_budgets) budget_remedy_ui(context, now);
-  for (const SpanChange& change : loss.changes)
-    if (change.heads > 0)
-      remedy_ui(context, now, change.change, change.spec ? &*change.spec : nullptr,
-                fmt::format("would mend {} of the {} heads that lose some", change.heads,
-                            sums.heads - sums.whole));
+  if (loss.has_budgets && !sums.enough)
+    widgets::text_wrapped(context.palette.text,
+                          "No budget that was tried keeps all of it in every head.");
+  const std::vector<Remedy> remedies = remedies_of(loss);
+  for (const Remedy& remedy : remedies)
+    remedy_ui(context, now, remedy, &remedy == &remedies.front());
 }
 
 // The shares of what was lost, by the step that lost it.
@@ -202,25 +231,32 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
   }
 }
 
-void heads_ui(DrawContext& context, const SpanLoss& loss, bool& all) {
+// More than a few on demand, by a button in the line of the heading.
+void all_heads_ui(const SpanLoss& loss, bool& all) {
+  const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
+  if (most <= kMostHeadsInWindow) return;
+  const std::string words = all ? "fewer heads" : fmt::format("all {} heads that matter", most);
+  const widgets::FontScope small(widgets::Type::Caption);
+  beside_ui(widgets::em(0.8F), ImGui::CalcTextSize(words.c_str()).x + widgets::em(1));
+  if (ImGui::SmallButton((words + "###all heads").c_str())) all = !all;
+}
+
+void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss, bool all) {
   const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
   const std::size_t few = context.figure ? kMostHeads : kMostHeadsInWindow;
-  const table::Table table = state::span_heads_table(loss, all && !context.figure ? most : few);
+  const auto heads = state::heads_to_list(loss, place, all && !context.figure ? most : few);
+  const table::Table table = state::span_heads_table(loss, heads);
   if (table.rows.empty()) return;
   widgets::TableLook look{{0.8F, 1.4F, 0.7F, 0.6F, 1.1F, 1.1F, 1.7F}};
   if (loss.has_budgets) look.weights.push_back(1.0F);
   look.ink = [&](std::size_t row, std::size_t column) {
     if (column != 2) return context.palette.text;
-    const auto heads = loss.heads_of_mass(replay::kShareThatMatters);
     return heads[row]->keeps_all() ? context.palette.hit : context.palette.miss;
   };
+  look.strong = [&](std::size_t row) { return state::is_head_of(place, loss, *heads[row]); };
   const widgets::FontScope small(widgets::Type::Caption);
   if (!context.figure) look.pointer = &context.workspace.pointer;
   widgets::table_ui(context.palette, "##span heads table", table, look);
-  if (context.figure || most <= few) return;
-  if (ImGui::SmallButton(all ? "fewer heads###all heads"
-                             : fmt::format("all {} heads that matter###all heads", most).c_str()))
-    all = !all;
 }
 
 }  // namespace
@@ -255,10 +291,10 @@ void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
   if (!now.loss || now.loss->heads.empty()) return;
   const SpanLoss& loss = *now.loss;
   heading_ui(context, "The span in all layers",
-             loss.has_causes ? "share kept, from none to all; dots: the heads that matter"
-                             : "share kept, from none to all");
+             loss.has_causes ? "share kept; dots: heads that matter" : "share kept");
+  if (loss.has_causes && !context.figure) all_heads_ui(loss, all);
   HeadGrid(now).draw(context, now.question.place);
-  if (loss.has_causes) heads_ui(context, loss, all);
+  if (loss.has_causes) heads_ui(context, now.question.place, loss, all);
 }
 
 }  // namespace kvloupe::panels

@@ -127,7 +127,25 @@ SpanLossNow span_loss_now(Workspace& workspace, const SpanLossQuestion& question
   return now;
 }
 
-table::Table span_heads_table(const SpanLoss& loss, std::size_t most) {
+bool is_head_of(const Place& place, const SpanLoss& loss, const SpanHead& head) {
+  return head.layer == place.layer &&
+         head.row == place.q_head / std::max(1, loss.layout.q_heads_per_row);
+}
+
+std::vector<const SpanHead*> heads_to_list(const SpanLoss& loss, const Place& place,
+                                           std::size_t most) {
+  std::vector<const SpanHead*> heads = loss.heads_of_mass(replay::kShareThatMatters);
+  heads.resize(std::min(heads.size(), most));
+  const auto here = std::find_if(loss.heads.begin(), loss.heads.end(), [&](const SpanHead& head) {
+    return is_head_of(place, loss, head);
+  });
+  if (here == loss.heads.end()) return heads;
+  std::erase(heads, &*here);
+  heads.insert(heads.begin(), &*here);
+  return heads;
+}
+
+table::Table span_heads_table(const SpanLoss& loss, const std::vector<const SpanHead*>& heads) {
   table::Table table{{"layer",
                       {"row", "head"},
                       {"kept", "kept"},
@@ -138,8 +156,6 @@ table::Table span_heads_table(const SpanLoss& loss, std::size_t most) {
                      {}};
   if (loss.has_budgets) table.columns.push_back({"enough", "enough"});
   const double mass = loss.sums().mass;
-  auto heads = loss.heads_of_mass(replay::kShareThatMatters);
-  heads.resize(std::min(heads.size(), most));
   for (const SpanHead* head : heads) {
     table.rows.push_back({head->layer, table::HeadRow{loss.layout, head->row}, head->kept,
                           head->keys, mass > 0 ? Cell(head->mass / mass) : Cell(),

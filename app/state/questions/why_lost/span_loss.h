@@ -93,8 +93,13 @@ struct SpanLossNow {
 };
 SpanLossNow span_loss_now(Workspace& workspace, const SpanLossQuestion& question, bool search);
 
-// The heads that give the span most of its attention, at most `most` of them, as a table: layer and head
-// first.
-table::Table span_heads_table(const replay::SpanLoss& loss, std::size_t most);
+// Of the heads that hold the span those to list: the one of `place`, then those that give the span most of
+// its attention, at most `most` of them.
+std::vector<const replay::SpanHead*> heads_to_list(const replay::SpanLoss& loss, const Place& place,
+                                                   std::size_t most);
+bool is_head_of(const Place& place, const replay::SpanLoss& loss, const replay::SpanHead& head);
+// A row a head, its layer and name first.
+table::Table span_heads_table(const replay::SpanLoss& loss,
+                              const std::vector<const replay::SpanHead*>& heads);
 
 }  // namespace kvloupe::state
