@@ -348,8 +348,12 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   const ImPlotAxisFlags flags =
       ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
   const analysis::Pca& pca = pca_of(result, spec);
-  ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
-  const ImVec2 inside = inside_of(room);
+  if (spec.bare)
+    ImPlot::SetupAxes(nullptr, nullptr, flags | ImPlotAxisFlags_NoTickLabels,
+                      flags | ImPlotAxisFlags_NoTickLabels);
+  else
+    ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
+  const ImVec2 inside = spec.bare ? room : inside_of(room);
   fit(result, spec, inside.x / inside.y);
   ImPlot::SetupFinish();
   Canvas canvas;
@@ -370,8 +374,37 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   if (canvas.hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) fit_.again();
   const ImPlotRect limits = ImPlot::GetPlotLimits();
   shown_ = {limits.X, limits.Y};
+  low_ = canvas.low;
+  high_ = canvas.high;
   ImPlot::EndPlot();
   return taken;
+}
+
+ImVec2 GeometryPlot::in_corner(int corner, ImVec2 size) const {
+  const float gap = widgets::em(0.4F);
+  return {corner % 2 == 0 ? low_.x + gap : high_.x - gap - size.x,
+          corner < 2 ? low_.y + gap : high_.y - gap - size.y};
+}
+
+int GeometryPlot::emptiest_corner(const Geometry& result, ImVec2 size) const {
+  std::array<ImVec2, 4> from;
+  for (int corner = 0; corner < 4; ++corner)
+    from[static_cast<std::size_t>(corner)] = in_corner(corner, size);
+  std::array<std::size_t, 4> under{};
+  const auto count = [&](const std::vector<std::array<float, 3>>& points) {
+    for (const auto& point : points) {
+      const auto x = low_.x + static_cast<float>((double{point[0]} - shown_.x.Min) /
+                                                 shown_.x.Size() * double{high_.x - low_.x});
+      const auto y = high_.y - static_cast<float>((double{point[1]} - shown_.y.Min) /
+                                                  shown_.y.Size() * double{high_.y - low_.y});
+      for (std::size_t i = 0; i < 4; ++i)
+        under[i] +=
+            x >= from[i].x && x <= from[i].x + size.x && y >= from[i].y && y <= from[i].y + size.y;
+    }
+  };
+  count(result->points->queries);
+  count(result->points->keys);
+  return static_cast<int>(std::min_element(under.begin(), under.end()) - under.begin());
 }
 
 // Other points are framed anew; afterwards pan and zoom belong to the user.

@@ -50,6 +50,7 @@ class GeometryPlot {
     const Picked* picked = nullptr;  // marked
     GeometryView* view = nullptr;    // shared; null: the plot has its own
     const Frame* frame = nullptr;    // drawn: where another plot looks closer
+    bool bare = false;               // without names and numbers of the axes
   };
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);
@@ -59,6 +60,12 @@ class GeometryPlot {
 
   // What was in view last.
   const Frame& shown() const { return shown_; }
+
+  // Of the corners of the plot drawn last the one in which the fewest points lie under a rectangle of this
+  // size: 0 upper left, 1 upper right, 2 lower left, 3 lower right. Of two components.
+  int emptiest_corner(const Geometry& result, ImVec2 size) const;
+  // The upper left of a rectangle in a corner, in pixels.
+  ImVec2 in_corner(int corner, ImVec2 size) const;
 
  private:
   // Where the dots stand on the screen.
@@ -86,6 +93,7 @@ class GeometryPlot {
 
   Lasso lasso_;
   Frame shown_;
+  ImVec2 low_, high_;  // its corners in pixels
   ContentFit fit_{3};  // the first frames do not know the plot's shape yet
 };
 

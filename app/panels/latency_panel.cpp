@@ -96,7 +96,8 @@ class LatencyPanel final : public Panel {
     const state::Place& place = question.place;
     const trace::ChunkInfo& chunk = place.chunk_info();
     return fmt::format(
-        "Press Run: dense attention and the method, which selects, gathers and attends, are timed in "
+        "Press Run: dense attention and the method, which selects, gathers and attends, are timed "
+        "in "
         "turns on {}. Layer {}, {}: {} {} after {} {}, all heads. Any input pauses it.",
         place.device, place.layer, chunk_name(place.info(), place.chunk),
         format_count(chunk.length), chunk.length == 1 ? "query" : "queries",

@@ -153,14 +153,13 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
   return text;
 }
 
-// Whether the queries are a small blob among the keys, and a second plot has room for them; of two
-// methods each has a half.
+// Whether the queries are a small blob among the keys, and there is room to show them closer: in a plot
+// of their own, or of two methods as an inset.
 bool looks_closer(const Geometry& result, bool is_half) {
   if (result.question.form.fit != Fit::All || result.question.form.dimensions != 2) return false;
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  // Below that two strips would show less than one plot.
-  if (std::max(room.x, room.y) < widgets::em(is_half ? 34 : 48) ||
-      std::min(room.x, room.y) < widgets::em(is_half ? 34 : 16))
+  if (std::max(room.x, room.y) < widgets::em(is_half ? 20 : 48) ||
+      std::min(room.x, room.y) < widgets::em(16))
     return false;
   constexpr double kSmall = 0.45;
   const auto& all = result->box;
@@ -246,6 +245,9 @@ class QueryGeometryPanel final : public Panel {
  private:
   struct Plots {
     GeometryPlot first, second;
+    int corner = 0;         // of `first`, where `second` is an inset
+    std::string corner_of;  // the points and the size that it was found for
+    int corner_frames = 0;  // since then
   };
 
   // A beside B, or above it where the panel is higher than wide, moved and turned together.
@@ -328,10 +330,14 @@ class QueryGeometryPanel final : public Panel {
     const bool closer = !apart && looks_closer(result, linked);
     const GeometryPlot::Spec all{"##geometry", form.shows_queries(), form.shows_keys()};
     const GeometryPlot::Spec queries{"##queries", true, false}, keys{"##keys", false, true};
-    if (!apart && !closer) {
+    if (!apart && (!closer || linked)) {
       GeometryPlot::Spec spec = all;
       spec.size = {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
+      if (closer) spec.frame = &plots.second.shown();
       plot(plots.first, spec);
+      if (closer)
+        inset_ui(context, result, plots,
+                 [&](const GeometryPlot::Spec& inset) { plot(plots.second, inset); });
       return;
     }
     const float gap = widgets::em(0.8F);
@@ -359,6 +365,38 @@ class QueryGeometryPanel final : public Panel {
       titled("Keys", plots.second, keys);
     else
       titled("Queries, closer", plots.second, queries);
+  }
+
+  // The queries closer, in the corner of the first plot that hides the fewest points. It stays there while
+  // the plot is moved.
+  template <typename Plot>
+  static void inset_ui(DrawContext& context, const Geometry& result, Plots& plots,
+                       const Plot& plot) {
+    const ImVec2 room = ImGui::GetItemRectSize();
+    const ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)),
+                      std::max(room.y * 0.44F, widgets::em(8)));
+    const std::string of = fmt::format("{}|{:.0f}|{:.0f}", result.key, room.x, room.y);
+    if (of != std::exchange(plots.corner_of, of)) plots.corner_frames = 0;
+    constexpr int kFramesOfFit = 4;  // the axes know their room by then
+    if (plots.corner_frames < kFramesOfFit && ++plots.corner_frames > 0)
+      plots.corner = plots.first.emptiest_corner(result, size);
+    const ImVec2 after = ImGui::GetCursorScreenPos();
+    ImGui::SetCursorScreenPos(plots.first.in_corner(plots.corner, size));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
+    ImGui::PushStyleColor(ImGuiCol_ChildBg, context.palette.panel);
+    ImGui::BeginChild("closer", size, ImGuiChildFlags_Borders, ImGuiWindowFlags_NoScrollbar);
+    ImGui::PopStyleColor();
+    ImGui::PopStyleVar();
+    plot({.id = "##queries", .queries = true, .keys = false, .size = size, .bare = true});
+    {
+      const widgets::FontScope small(widgets::Type::Caption);
+      const ImVec2 at = ImGui::GetWindowPos();
+      ImGui::GetWindowDrawList()->AddText({at.x + widgets::em(0.4F), at.y + widgets::em(0.25F)},
+                                          context.palette.muted, "queries, closer");
+    }
+    ImGui::EndChild();
+    ImGui::SetCursorScreenPos(after);
+    ImGui::Dummy({0, 0});
   }
 
   // The state holds one range of keys and one query.

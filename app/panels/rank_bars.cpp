@@ -104,10 +104,10 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
   std::string text = "right of the plot:";
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
-    text += fmt::format("{} {} of {}, {}", all_wastes > 0 ? ";" : "",
-                        watched == 1 ? "1 key" : fmt::format("{} keys", watched),
-                        state::readable_name(state::watched_span(methods.front().place)->name),
-                        lost);
+    text +=
+        fmt::format("{} {} of {}, {}", all_wastes > 0 ? ";" : "",
+                    watched == 1 ? "1 key" : fmt::format("{} keys", watched),
+                    state::readable_name(state::watched_span(methods.front().place)->name), lost);
   widgets::text_wrapped(lost_by_any > 0 ? context.palette.miss : context.palette.muted, text);
 }
 

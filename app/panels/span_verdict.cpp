@@ -59,9 +59,8 @@ class HeadGrid {
       const ImVec2 a = grid_.from(*cell), b = grid_.to(*cell);
       draw->AddRectFilled(a, b, color, 2);
       if (matters_.contains({head.layer, head.row}))
-        draw->AddCircleFilled({(a.x + b.x) / 2, (a.y + b.y) / 2},
-                              std::min({widgets::em(0.2F), (b.x - a.x) / 3, (b.y - a.y) / 3}),
-                              widgets::ink_on(color));
+        dot(draw, p, {(a.x + b.x) / 2, (a.y + b.y) / 2},
+            std::min({widgets::em(0.2F), (b.x - a.x) / 3, (b.y - a.y) / 3}));
     }
     if (const auto here = grid_.cell_of(place)) {
       const ImVec2 a = grid_.from(*here), b = grid_.to(*here);
@@ -73,6 +72,12 @@ class HeadGrid {
   }
 
  private:
+  // One look on every colour.
+  static void dot(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float radius) {
+    draw->AddCircleFilled(at, radius + widgets::em(0.08F), palette.panel);
+    draw->AddCircleFilled(at, radius, palette.text);
+  }
+
   void point_at(DrawContext& context, bool pressed) const {
     const LayerRows::Cell cell = grid_.cell_at_mouse();
     const int layer = grid_.layers[cell.layer_idx];
@@ -142,8 +147,8 @@ void remedy_ui(DrawContext& context, const SpanLossNow& now, const Remedy& remed
   };
   const float padding = remedy.spec ? 2 * ImGui::GetStyle().FramePadding.x : 0;
   if (!first)
-    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(words.c_str()).x + padding +
-                                     widgets::em(0.5F) + effect_width());
+    beside_ui(widgets::em(1.2F),
+              ImGui::CalcTextSize(words.c_str()).x + padding + widgets::em(0.5F) + effect_width());
   ImGui::BeginGroup();
   if (!remedy.spec) {
     ImGui::AlignTextToFramePadding();
@@ -235,10 +240,14 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
 void all_heads_ui(const SpanLoss& loss, bool& all) {
   const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
   if (most <= kMostHeadsInWindow) return;
-  const std::string words = all ? "fewer heads" : fmt::format("all {} heads that matter", most);
+  const std::string words = all ? "fewer" : fmt::format("all {}", most);
   const widgets::FontScope small(widgets::Type::Caption);
   beside_ui(widgets::em(0.8F), ImGui::CalcTextSize(words.c_str()).x + widgets::em(1));
   if (ImGui::SmallButton((words + "###all heads").c_str())) all = !all;
+  if (ImGui::IsItemHovered())
+    widgets::tooltip("%s", all ? "List the three that matter most"
+                               : "List all heads that matter: those that give the span most of its "
+                                 "attention");
 }
 
 void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss, bool all) {
@@ -291,7 +300,7 @@ void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
   if (!now.loss || now.loss->heads.empty()) return;
   const SpanLoss& loss = *now.loss;
   heading_ui(context, "The span in all layers",
-             loss.has_causes ? "share kept; dots: heads that matter" : "share kept");
+             loss.has_causes ? "share kept; a dot: this head matters" : "share kept");
   if (loss.has_causes && !context.figure) all_heads_ui(loss, all);
   HeadGrid(now).draw(context, now.question.place);
   if (loss.has_causes) heads_ui(context, now.question.place, loss, all);
