@@ -344,7 +344,11 @@ ImVec2 GeometryPlot::inside_of(ImVec2 size) {
 Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
                                const Spec& spec) {
   const ImVec2 room = room_of(spec);
-  if (!ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal)) return {};
+  const ImVec2 padding = spec.bare ? ImVec2(0, 0) : ImPlot::GetStyle().PlotPadding;
+  ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, padding);
+  const bool begun = ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal);
+  ImPlot::PopStyleVar();
+  if (!begun) return {};
   const ImPlotAxisFlags flags =
       ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
   const analysis::Pca& pca = pca_of(result, spec);

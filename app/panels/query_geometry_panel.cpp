@@ -374,7 +374,7 @@ class QueryGeometryPanel final : public Panel {
                        const Plot& plot) {
     const ImVec2 room = ImGui::GetItemRectSize();
     const ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)),
-                      std::max(room.y * 0.44F, widgets::em(8)));
+                      std::max(room.y * 0.4F, widgets::em(8)));
     const std::string of = fmt::format("{}|{:.0f}|{:.0f}", result.key, room.x, room.y);
     if (of != std::exchange(plots.corner_of, of)) plots.corner_frames = 0;
     constexpr int kFramesOfFit = 4;  // the axes know their room by then
@@ -391,7 +391,7 @@ class QueryGeometryPanel final : public Panel {
     {
       const widgets::FontScope small(widgets::Type::Caption);
       const ImVec2 at = ImGui::GetWindowPos();
-      ImGui::GetWindowDrawList()->AddText({at.x + widgets::em(0.4F), at.y + widgets::em(0.25F)},
+      ImGui::GetWindowDrawList()->AddText({at.x + widgets::em(0.5F), at.y + widgets::em(0.35F)},
                                           context.palette.muted, "queries, closer");
     }
     ImGui::EndChild();
