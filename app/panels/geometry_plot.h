@@ -66,6 +66,8 @@ class GeometryPlot {
   int emptiest_corner(const Geometry& result, ImVec2 size) const;
   // The upper left of a rectangle in a corner, in pixels.
   ImVec2 in_corner(int corner, ImVec2 size) const;
+  // The height that such a rectangle may have without touching a frame of this plot.
+  float height_beside(const Frame& frame, int corner, ImVec2 size) const;
 
  private:
   // Where the dots stand on the screen.
@@ -85,6 +87,7 @@ class GeometryPlot {
                    const Spec& spec);
   Picked draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
                     const Spec& spec);
+  ImVec2 pixels_of(double x, double y) const;
   void fit(const Geometry& result, const Spec& spec, double aspect);
   static void take_view(const GeometryView& view);
   static void give_view(GeometryView& view);
