@@ -384,6 +384,20 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   return taken;
 }
 
+ImVec2 GeometryPlot::pixels_of(double x, double y) const {
+  return {low_.x + static_cast<float>((x - shown_.x.Min) / shown_.x.Size()) * (high_.x - low_.x),
+          high_.y - static_cast<float>((y - shown_.y.Min) / shown_.y.Size()) * (high_.y - low_.y)};
+}
+
+float GeometryPlot::height_beside(const Frame& frame, int corner, ImVec2 size) const {
+  const ImVec2 at = in_corner(corner, size);
+  const ImVec2 low = pixels_of(frame.x.Min, frame.y.Max),
+               high = pixels_of(frame.x.Max, frame.y.Min);
+  if (frame.x.Size() <= 0 || high.x < at.x || low.x > at.x + size.x) return size.y;
+  const float gap = 2 * widgets::em(0.4F);
+  return std::min(size.y, corner < 2 ? low.y - low_.y - gap : high_.y - high.y - gap);
+}
+
 ImVec2 GeometryPlot::in_corner(int corner, ImVec2 size) const {
   const float gap = widgets::em(0.4F);
   return {corner % 2 == 0 ? low_.x + gap : high_.x - gap - size.x,
@@ -395,19 +409,18 @@ int GeometryPlot::emptiest_corner(const Geometry& result, ImVec2 size) const {
   for (int corner = 0; corner < 4; ++corner)
     from[static_cast<std::size_t>(corner)] = in_corner(corner, size);
   std::array<std::size_t, 4> under{};
-  const auto count = [&](const std::vector<std::array<float, 3>>& points) {
+  const auto count = [&](const std::vector<std::array<float, 3>>& points, std::size_t weight) {
     for (const auto& point : points) {
-      const auto x = low_.x + static_cast<float>((double{point[0]} - shown_.x.Min) /
-                                                 shown_.x.Size() * double{high_.x - low_.x});
-      const auto y = high_.y - static_cast<float>((double{point[1]} - shown_.y.Min) /
-                                                  shown_.y.Size() * double{high_.y - low_.y});
+      const ImVec2 at = pixels_of(double{point[0]}, double{point[1]});
       for (std::size_t i = 0; i < 4; ++i)
-        under[i] +=
-            x >= from[i].x && x <= from[i].x + size.x && y >= from[i].y && y <= from[i].y + size.y;
+        if (at.x >= from[i].x && at.x <= from[i].x + size.x && at.y >= from[i].y &&
+            at.y <= from[i].y + size.y)
+          under[i] += weight;
     }
   };
-  count(result->points->queries);
-  count(result->points->keys);
+  constexpr std::size_t kWeight = 1000;  // of a query: these are looked at
+  count(result->points->queries, kWeight);
+  count(result->points->keys, 1);
   return static_cast<int>(std::min_element(under.begin(), under.end()) - under.begin());
 }
 

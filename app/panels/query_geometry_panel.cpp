@@ -373,13 +373,15 @@ class QueryGeometryPanel final : public Panel {
   static void inset_ui(DrawContext& context, const Geometry& result, Plots& plots,
                        const Plot& plot) {
     const ImVec2 room = ImGui::GetItemRectSize();
-    const ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)),
-                      std::max(room.y * 0.4F, widgets::em(8)));
+    ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)), std::max(room.y * 0.4F, widgets::em(8)));
     const std::string of = fmt::format("{}|{:.0f}|{:.0f}", result.key, room.x, room.y);
     if (of != std::exchange(plots.corner_of, of)) plots.corner_frames = 0;
     constexpr int kFramesOfFit = 4;  // the axes know their room by then
     if (plots.corner_frames < kFramesOfFit && ++plots.corner_frames > 0)
       plots.corner = plots.first.emptiest_corner(result, size);
+    // Queries that it shows closer stay in sight.
+    size.y = std::max(plots.first.height_beside(plots.second.shown(), plots.corner, size),
+                      widgets::em(6));
     const ImVec2 after = ImGui::GetCursorScreenPos();
     ImGui::SetCursorScreenPos(plots.first.in_corner(plots.corner, size));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
