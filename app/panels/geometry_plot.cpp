@@ -389,39 +389,26 @@ ImVec2 GeometryPlot::pixels_of(double x, double y) const {
           high_.y - static_cast<float>((y - shown_.y.Min) / shown_.y.Size()) * (high_.y - low_.y)};
 }
 
-float GeometryPlot::height_beside(const Frame& frame, int corner, ImVec2 size) const {
-  const ImVec2 at = in_corner(corner, size);
-  const ImVec2 low = pixels_of(frame.x.Min, frame.y.Max),
-               high = pixels_of(frame.x.Max, frame.y.Min);
-  if (frame.x.Size() <= 0 || high.x < at.x || low.x > at.x + size.x) return size.y;
-  const float gap = 2 * widgets::em(0.4F);
-  return std::min(size.y, corner < 2 ? low.y - low_.y - gap : high_.y - high.y - gap);
-}
-
-ImVec2 GeometryPlot::in_corner(int corner, ImVec2 size) const {
+GeometryPlot::Corner GeometryPlot::corner(int index, ImVec2 size, const Frame& frame) const {
   const float gap = widgets::em(0.4F);
-  return {corner % 2 == 0 ? low_.x + gap : high_.x - gap - size.x,
-          corner < 2 ? low_.y + gap : high_.y - gap - size.y};
+  const bool left = index % 2 == 0, upper = index < 2;
+  const float x = left ? low_.x + gap : high_.x - gap - size.x;
+  const ImVec2 from = pixels_of(frame.x.Min, frame.y.Max), to = pixels_of(frame.x.Max, frame.y.Min);
+  if (frame.x.Size() > 0 && to.x >= x && from.x <= x + size.x)
+    size.y = std::clamp(upper ? from.y - low_.y - 2 * gap : high_.y - to.y - 2 * gap,
+                        std::min(widgets::em(5), size.y), size.y);
+  return {{x, upper ? low_.y + gap : high_.y - gap - size.y}, size};
 }
 
-int GeometryPlot::emptiest_corner(const Geometry& result, ImVec2 size) const {
-  std::array<ImVec2, 4> from;
-  for (int corner = 0; corner < 4; ++corner)
-    from[static_cast<std::size_t>(corner)] = in_corner(corner, size);
-  std::array<std::size_t, 4> under{};
-  const auto count = [&](const std::vector<std::array<float, 3>>& points, std::size_t weight) {
-    for (const auto& point : points) {
+std::size_t GeometryPlot::points_under(const Geometry& result, const Corner& corner) const {
+  std::size_t under = 0;
+  for (const auto* points : {&result->points->queries, &result->points->keys})
+    for (const auto& point : *points) {
       const ImVec2 at = pixels_of(double{point[0]}, double{point[1]});
-      for (std::size_t i = 0; i < 4; ++i)
-        if (at.x >= from[i].x && at.x <= from[i].x + size.x && at.y >= from[i].y &&
-            at.y <= from[i].y + size.y)
-          under[i] += weight;
+      under += at.x >= corner.at.x && at.x <= corner.at.x + corner.size.x && at.y >= corner.at.y &&
+               at.y <= corner.at.y + corner.size.y;
     }
-  };
-  constexpr std::size_t kWeight = 1000;  // of a query: these are looked at
-  count(result->points->queries, kWeight);
-  count(result->points->keys, 1);
-  return static_cast<int>(std::min_element(under.begin(), under.end()) - under.begin());
+  return under;
 }
 
 // Other points are framed anew; afterwards pan and zoom belong to the user.

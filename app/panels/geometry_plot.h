@@ -61,13 +61,14 @@ class GeometryPlot {
   // What was in view last.
   const Frame& shown() const { return shown_; }
 
-  // Of the corners of the plot drawn last the one in which the fewest points lie under a rectangle of this
-  // size: 0 upper left, 1 upper right, 2 lower left, 3 lower right. Of two components.
-  int emptiest_corner(const Geometry& result, ImVec2 size) const;
-  // The upper left of a rectangle in a corner, in pixels.
-  ImVec2 in_corner(int corner, ImVec2 size) const;
-  // The height that such a rectangle may have without touching a frame of this plot.
-  float height_beside(const Frame& frame, int corner, ImVec2 size) const;
+  // A rectangle in a corner of the plot drawn last: 0 upper left, 1 upper right, 2 lower left, 3 lower
+  // right. It is lower where it would touch `frame`. In pixels.
+  struct Corner {
+    ImVec2 at, size;
+  };
+  Corner corner(int index, ImVec2 size, const Frame& frame) const;
+  // Of two components.
+  std::size_t points_under(const Geometry& result, const Corner& corner) const;
 
  private:
   // Where the dots stand on the screen.

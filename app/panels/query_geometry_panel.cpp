@@ -243,11 +243,16 @@ class QueryGeometryPanel final : public Panel {
   }
 
  private:
+  // Where the second plot lies in the first one.
+  struct Inset {
+    std::string of;  // the points and the room that it was found for
+    int frames = 0;  // since then
+    int corner = 0;
+    bool hides = false;  // points, wherever it is
+  };
   struct Plots {
     GeometryPlot first, second;
-    int corner = 0;         // of `first`, where `second` is an inset
-    std::string corner_of;  // the points and the size that it was found for
-    int corner_frames = 0;  // since then
+    Inset inset;
   };
 
   // A beside B, or above it where the panel is higher than wide, moved and turned together.
@@ -330,14 +335,11 @@ class QueryGeometryPanel final : public Panel {
     const bool closer = !apart && looks_closer(result, linked);
     const GeometryPlot::Spec all{"##geometry", form.shows_queries(), form.shows_keys()};
     const GeometryPlot::Spec queries{"##queries", true, false}, keys{"##keys", false, true};
-    if (!apart && (!closer || linked)) {
+    if (closer && linked) return with_inset_ui(context, result, plots, plot);
+    if (!apart && !closer) {
       GeometryPlot::Spec spec = all;
       spec.size = {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
-      if (closer) spec.frame = &plots.second.shown();
       plot(plots.first, spec);
-      if (closer)
-        inset_ui(context, result, plots,
-                 [&](const GeometryPlot::Spec& inset) { plot(plots.second, inset); });
       return;
     }
     const float gap = widgets::em(0.8F);
@@ -367,29 +369,56 @@ class QueryGeometryPanel final : public Panel {
       titled("Queries, closer", plots.second, queries);
   }
 
-  // The queries closer, in the corner of the first plot that hides the fewest points. It stays there while
-  // the plot is moved.
+  // The queries closer: in a corner of the first plot that hides hardly a point, or beside it where there
+  // is none. What was found stays while the plot is moved.
   template <typename Plot>
-  static void inset_ui(DrawContext& context, const Geometry& result, Plots& plots,
-                       const Plot& plot) {
-    const ImVec2 room = ImGui::GetItemRectSize();
-    ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)), std::max(room.y * 0.4F, widgets::em(8)));
+  static void with_inset_ui(DrawContext& context, const Geometry& result, Plots& plots,
+                            const Plot& plot) {
+    Inset& inset = plots.inset;
+    const ImVec2 avail = ImGui::GetContentRegionAvail();
+    const ImVec2 room(avail.x, plot_height(context, avail.y));
     const std::string of = fmt::format("{}|{:.0f}|{:.0f}", result.key, room.x, room.y);
-    if (of != std::exchange(plots.corner_of, of)) plots.corner_frames = 0;
+    if (of != std::exchange(inset.of, of)) inset.frames = 0;
     constexpr int kFramesOfFit = 4;  // the axes know their room by then
-    if (plots.corner_frames < kFramesOfFit && ++plots.corner_frames > 0)
-      plots.corner = plots.first.emptiest_corner(result, size);
-    // Queries that it shows closer stay in sight.
-    size.y = std::max(plots.first.height_beside(plots.second.shown(), plots.corner, size),
-                      widgets::em(6));
+    const bool beside = inset.frames >= kFramesOfFit && inset.hides;
+    const float gap = widgets::em(0.6F), strip = beside ? 0.3F * room.x : 0;
+    const GeometryPlot::Frame& frame = plots.second.shown();
+    plot(plots.first, {.id = "##geometry",
+                       .size = {room.x - strip - (beside ? gap : 0), room.y},
+                       .frame = &frame});
+    if (beside) {
+      ImGui::SameLine(0, gap);
+      closer_ui(context, {strip, room.y}, plots.second, plot);
+      return;
+    }
+    const ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)),
+                      std::max(room.y * 0.4F, widgets::em(8)));
+    if (inset.frames < kFramesOfFit) {
+      ++inset.frames;
+      std::array<std::size_t, 4> under{};
+      for (std::size_t i = 0; i < under.size(); ++i)
+        under[i] =
+            plots.first.points_under(result, plots.first.corner(static_cast<int>(i), size, frame));
+      const auto least = std::min_element(under.begin(), under.end());
+      inset.corner = static_cast<int>(least - under.begin());
+      inset.hides = *least > result->points->keys.size() / 100;
+    }
+    const GeometryPlot::Corner corner = plots.first.corner(inset.corner, size, frame);
     const ImVec2 after = ImGui::GetCursorScreenPos();
-    ImGui::SetCursorScreenPos(plots.first.in_corner(plots.corner, size));
+    ImGui::SetCursorScreenPos(corner.at);
+    closer_ui(context, corner.size, plots.second, plot);
+    ImGui::SetCursorScreenPos(after);
+    ImGui::Dummy({0, 0});
+  }
+
+  template <typename Plot>
+  static void closer_ui(DrawContext& context, ImVec2 size, GeometryPlot& on, const Plot& plot) {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
     ImGui::PushStyleColor(ImGuiCol_ChildBg, context.palette.panel);
     ImGui::BeginChild("closer", size, ImGuiChildFlags_Borders, ImGuiWindowFlags_NoScrollbar);
     ImGui::PopStyleColor();
     ImGui::PopStyleVar();
-    plot({.id = "##queries", .queries = true, .keys = false, .size = size, .bare = true});
+    plot(on, {.id = "##queries", .queries = true, .keys = false, .size = size, .bare = true});
     {
       const widgets::FontScope small(widgets::Type::Caption);
       const ImVec2 at = ImGui::GetWindowPos();
@@ -397,8 +426,6 @@ class QueryGeometryPanel final : public Panel {
                                           context.palette.muted, "queries, closer");
     }
     ImGui::EndChild();
-    ImGui::SetCursorScreenPos(after);
-    ImGui::Dummy({0, 0});
   }
 
   // The state holds one range of keys and one query.
