@@ -1,6 +1,7 @@
 // One plot of queries and keys of a head in two or three principal components.
 #pragma once
 
+#include "app/panels/geometry_colors.h"
 #include "app/panels/lasso.h"
 #include "app/panels/query_scatter.h"
 
@@ -14,19 +15,11 @@
 
 namespace kvloupe::panels {
 
-using Geometry = state::Result<state::GeometryQuestion>;
-
 // What a lasso holds, as positions.
 struct Picked {
   std::vector<std::int32_t> queries, keys;
   bool empty() const { return queries.empty() && keys.empty(); }
 };
-
-// The colours of dots, the same in plots and legends.
-ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, std::size_t query);
-ImU32 color_of_key(const widgets::Palette& palette, const Geometry& result, std::size_t key);
-ImU32 color_of(const widgets::Palette& palette, state::KeyFate fate);
-inline constexpr double kDecades = 3;  // that the colours of attention span, up to the largest
 
 // What is in view of plots that show the same points: one is moved, turned or zoomed, and all are.
 struct GeometryView {

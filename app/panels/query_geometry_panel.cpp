@@ -401,7 +401,9 @@ class QueryGeometryPanel final : public Panel {
             plots.first.points_under(result, plots.first.corner(static_cast<int>(i), size, frame));
       const auto least = std::min_element(under.begin(), under.end());
       inset.corner = static_cast<int>(least - under.begin());
-      inset.hides = *least > result->points->keys.size() / 100;
+      // It may hide hardly a point, and must not be flat.
+      inset.hides = *least > result->points->keys.size() / 100 ||
+                    plots.first.corner(inset.corner, size, frame).size.y < 0.75F * size.y;
     }
     const GeometryPlot::Corner corner = plots.first.corner(inset.corner, size, frame);
     const ImVec2 after = ImGui::GetCursorScreenPos();
