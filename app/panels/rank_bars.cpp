@@ -25,45 +25,93 @@ bool is_in(const Span& span, const KeyRank& key) {
   return span && key.position >= span->begin && key.position < span->end;
 }
 
-// The bars of the first method stand, those of a second one hang.
-double side_of(std::size_t method) { return method == 0 ? 1 : -1; }
-
-// Decades above the foot of the bars, downwards for a second method.
+// Decades above the foot of the bars.
 struct Decades {
   double bottom = 1, top = 1;  // shares
 
-  double at(double share, std::size_t method) const {
-    return side_of(method) * std::log10(std::max(share, bottom) / bottom);
-  }
+  double at(double share) const { return std::log10(std::max(share, bottom) / bottom); }
   double length() const { return std::log10(top / bottom); }
 };
 
-void draw_bars(DrawContext& context, const RankedKeys& ranked, std::size_t method,
-               const Decades& decades) {
+// Of two methods the bars tell the mass alone, and a lane below them for each what it kept, with the marks
+// of the watched keys on its outer side. In pixels below the foot of the bars.
+struct Lanes {
+  std::size_t methods = 1;
+
+  bool any() const { return methods > 1; }
+  static float mark() { return widgets::em(0.65F); }
+  static float height() { return widgets::em(0.9F); }
+  float room() const { return any() ? 2 * mark() + 2 * height() + 3 * gap() : 0; }
+  float top(std::size_t method) const {
+    return mark() + gap() + static_cast<float>(method) * (height() + gap());
+  }
+
+ private:
+  static float gap() { return widgets::em(0.2F); }
+};
+
+// The keys of a rank or two beyond the edges of the plot are drawn in part.
+struct Ranks {
+  std::size_t first = 0, last = 0;
+};
+Ranks ranks_in_view(std::size_t keys) {
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const auto at = [&](double x) {
+    return static_cast<std::size_t>(std::clamp(x, 0.0, static_cast<double>(keys)));
+  };
+  return {at(std::floor(limits.X.Min) - 1), at(limits.X.Max + 1)};
+}
+
+// The left and right edge of a key, at least a pixel apart.
+ImVec2 edges_of(std::size_t rank) {
+  const float left = ImPlot::PlotToPixels(static_cast<double>(rank) + 0.6, 0).x;
+  return {left, std::max(ImPlot::PlotToPixels(static_cast<double>(rank) + 1.4, 0).x, left + 1)};
+}
+
+// A triangle whose tip is at `tip`; up: it points upwards.
+void mark_ui(DrawContext& context, const KeyRank& key, float x, float tip, bool up) {
+  const float half = widgets::em(0.3F), base = tip + (up ? half * 1.5F : -half * 1.5F);
+  ImPlot::GetPlotDrawList()->AddTriangleFilled(
+      {x - half, base}, {x + half, base}, {x, tip},
+      analysis::is_kept(key.verdict) ? context.palette.hit : context.palette.miss);
+}
+
+void draw_bars(DrawContext& context, const RankedKeys& ranked, const Decades& decades,
+               const Lanes& lanes) {
   const Span span = state::watched_span(ranked.place);
   const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
-  ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const ImPlotRect limits = ImPlot::GetPlotLimits();
-  const auto first = static_cast<std::int64_t>(std::max(0.0, std::floor(limits.X.Min) - 1));
-  const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(keys.size()),
-                                           static_cast<std::int64_t>(limits.X.Max) + 1);
   const float foot = ImPlot::PlotToPixels(0, 0).y;
-  const auto out = static_cast<float>(-side_of(method));  // of the screen, whose y grows downwards
-  for (std::int64_t i = first; i < last; ++i) {
-    const KeyRank& key = keys[static_cast<std::size_t>(i)];
-    const double end = decades.at(ranked.answer.share_of(key), method);
-    const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(i) + 0.6, end);
-    const float right =
-        std::max(ImPlot::PlotToPixels(static_cast<double>(i) + 1.4, end).x, from.x + 1);
+  const Ranks ranks = ranks_in_view(keys.size());
+  for (std::size_t i = ranks.first; i < ranks.last; ++i) {
+    const KeyRank& key = keys[i];
+    const float top = ImPlot::PlotToPixels(0, decades.at(ranked.answer.share_of(key))).y;
+    const ImVec2 x = edges_of(i);
     ImU32 color = widgets::color_of(context.palette, key.verdict);
-    if (key.verdict == KeyVerdict::Neither) color = context.palette.line;
-    draw->AddRectFilled({from.x, std::min(from.y, foot)}, {right, std::max(from.y, foot)}, color);
-    if (!is_in(span, key)) continue;
-    const float middle = (from.x + right) / 2, tip = from.y + out * widgets::em(0.15F),
-                half = widgets::em(0.3F);
-    draw->AddTriangleFilled(
-        {middle - half, tip + out * half * 1.5F}, {middle + half, tip + out * half * 1.5F},
-        {middle, tip}, analysis::is_kept(key.verdict) ? context.palette.hit : context.palette.miss);
+    if (lanes.any())
+      color = widgets::with_alpha(context.palette.current, 0.6F);
+    else if (key.verdict == KeyVerdict::Neither)
+      color = context.palette.line;
+    ImPlot::GetPlotDrawList()->AddRectFilled({x.x, top}, {x.y, foot}, color);
+    if (!lanes.any() && is_in(span, key))
+      mark_ui(context, key, (x.x + x.y) / 2, top - widgets::em(0.15F), false);
+  }
+}
+
+void draw_lane(DrawContext& context, const RankedKeys& ranked, std::size_t method,
+               const Lanes& lanes) {
+  const Span span = state::watched_span(ranked.place);
+  const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
+  const float top = ImPlot::PlotToPixels(0, 0).y + lanes.top(method);
+  const float bottom = top + Lanes::height(), gap = widgets::em(0.1F);
+  const Ranks ranks = ranks_in_view(keys.size());
+  for (std::size_t i = ranks.first; i < ranks.last; ++i) {
+    const KeyRank& key = keys[i];
+    const ImVec2 x = edges_of(i);
+    if (key.verdict != KeyVerdict::Neither)
+      ImPlot::GetPlotDrawList()->AddRectFilled({x.x, top}, {x.y, bottom},
+                                               widgets::color_of(context.palette, key.verdict));
+    if (is_in(span, key))
+      mark_ui(context, key, (x.x + x.y) / 2, method == 0 ? top - gap : bottom + gap, method != 0);
   }
 }
 
@@ -112,30 +160,23 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
 }
 
 // As many true keys as the method kept: left of the line they should all be hits.
-void cut_ui(DrawContext& context, std::int64_t kept, std::size_t method, std::size_t methods) {
+void cut_ui(DrawContext& context, std::int64_t kept, bool named) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 at = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  const ImVec2 foot = ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, 0);
-  const float end = method == 0 ? at.y : at.y + size.y;
-  draw->AddLine({foot.x, end}, foot, context.palette.muted, 1.0F);
-  const std::string text = fmt::format("{} kept", format_count(kept));
-  const ImVec2 words = ImGui::CalcTextSize(text.c_str());
-  const float gap = widgets::em(0.4F);
-  const float y = method == 0 ? at.y + gap / 2 : end - gap / 2 - words.y;
-  const bool left = methods > 1 || foot.x + gap + words.x > at.x + size.x;
-  draw->AddText({left ? foot.x - gap - words.x : foot.x + gap, y}, context.palette.muted,
+  const float x = ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, 0).x;
+  draw->AddLine({x, at.y}, {x, at.y + size.y}, context.palette.muted, 1.0F);
+  if (!named) return;
+  const std::string text = fmt::format("true top {}", format_count(kept));
+  const float width = ImGui::CalcTextSize(text.c_str()).x, gap = widgets::em(0.4F);
+  const bool left = x + gap + width > at.x + size.x;
+  draw->AddText({left ? x - gap - width : x + gap, at.y + gap / 2}, context.palette.muted,
                 text.c_str());
-  if (methods == 1) return;
-  const widgets::FontScope strong(widgets::Type::Strong);
-  const std::string letter = letter_of_method(method);
-  draw->AddText({at.x + size.x - ImGui::CalcTextSize(letter.c_str()).x - gap, y},
-                widgets::color_of_slot(context.palette, state::kSlots[method]), letter.c_str());
 }
 
 void point_at(DrawContext& context, const std::vector<RankedKeys>& methods) {
   const ImPlotPoint mouse = ImPlot::GetPlotMousePos();
   const auto rank = static_cast<std::int64_t>(std::llround(mouse.x)) - 1;
-  const RankedKeys& ranked = methods[methods.size() > 1 && mouse.y < 0 ? 1 : 0];
+  const RankedKeys& ranked = methods.front();
   const analysis::SelectedVsTrue& cell = ranked.answer.cell;
   if (rank < 0 || rank >= static_cast<std::int64_t>(cell.by_true_rank.size())) return;
   const KeyRank& key = cell.by_true_rank[static_cast<std::size_t>(rank)];
@@ -156,23 +197,23 @@ void point_at(DrawContext& context, const std::vector<RankedKeys>& methods) {
     context.workspace.cursor.set_keys(key.position, key.position + 1);
 }
 
-// A tick for each decade, or for as many as have room.
-void decade_ticks(const Decades& decades, std::size_t methods, float height) {
+// A tick for each decade, or for as many as have room; the lanes have the letters of their methods.
+void axis_ticks(const Decades& decades, const Lanes& lanes, double units_per_pixel) {
   const double first = std::ceil(std::log10(decades.bottom) - 1e-9),
                last = std::floor(std::log10(decades.top) + 1e-9);
-  const double pixels = height / (decades.length() * static_cast<double>(methods));
-  const double step = std::max(1.0, std::ceil(1.5 * ImGui::GetTextLineHeight() / pixels));
+  const double step =
+      std::max(1.0, std::ceil(1.5 * double{ImGui::GetTextLineHeight()} * units_per_pixel));
   std::vector<double> at;
   std::vector<std::string> names;
-  for (std::size_t m = 0; m < methods; ++m)
-    for (double power = last; power >= first; power -= step) {
-      const double share = std::pow(10, power);
-      const double value = decades.at(share, m);
-      // The first ticks of both sides would lie on each other.
-      if (methods > 1 && std::abs(value) * pixels < 0.75 * ImGui::GetTextLineHeight()) continue;
-      at.push_back(value);
-      names.push_back(fmt::format("{:g} %", 100 * share));
-    }
+  for (double power = last; power >= first; power -= step) {
+    const double share = std::pow(10, power);
+    at.push_back(decades.at(share));
+    names.push_back(fmt::format("{:g} %", 100 * share));
+  }
+  for (std::size_t m = 0; lanes.any() && m < lanes.methods; ++m) {
+    at.push_back(-units_per_pixel * double{lanes.top(m) + Lanes::height() / 2});
+    names.push_back(letter_of_method(m));
+  }
   std::vector<const char*> words;
   for (const std::string& name : names) words.push_back(name.c_str());
   ImPlot::SetupAxisTicks(ImAxis_Y1, at.data(), static_cast<int>(at.size()), words.data());
@@ -227,23 +268,31 @@ void RankBars::draw(DrawContext& context, const std::vector<RankedKeys>& methods
                     context.figure ? context.least_plot : least_plot_height());
   const double bottom = ends.bottom(std::max(ends.shown, ranks_.Max));
   const Decades decades{bottom, ends.above(bottom)};
+  const Lanes lanes{methods.size()};
+  // Without the axis and its name below.
+  const double height = std::max(double{size.y - widgets::em(3.5F) - lanes.room()}, 1.0);
+  const double units_per_pixel = decades.length() / height;
   bool all = false;
   const TickRoom room;
   if (!ImPlot::BeginPlot(id, size, kFlags)) return;
-  ImPlot::SetupAxes("key, by true rank", fitting("share of mass", "share", size.y),
+  ImPlot::SetupAxes("key, by true rank",
+                    fitting("share of mass", "share", static_cast<float>(height)),
                     ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_Lock);
-  const double length = decades.length();
-  ImPlot::SetupAxisLimits(ImAxis_Y1, methods.size() > 1 ? -length : 0, length, ImPlotCond_Always);
-  decade_ticks(decades, methods.size(), size.y - widgets::em(3.5F));  // axis and its name below
+  ImPlot::SetupAxisLimits(ImAxis_Y1, -units_per_pixel * double{lanes.room()}, decades.length(),
+                          ImPlotCond_Always);
+  axis_ticks(decades, lanes, units_per_pixel);
   ImPlot::SetupAxisLinks(ImAxis_X1, &ranks_.Min, &ranks_.Max);
   ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, ends.ranks + 1);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
   ImPlot::SetupFinish();
   ImPlot::PushPlotClipRect();
-  for (std::size_t m = 0; m < methods.size(); ++m) draw_bars(context, methods[m], m, decades);
+  draw_bars(context, methods.front(), decades, lanes);
+  for (std::size_t m = 0; lanes.any() && m < methods.size(); ++m)
+    draw_lane(context, methods[m], m, lanes);
   for (std::size_t m = 0; m < methods.size(); ++m)
-    cut_ui(context, methods[m].answer.kept(), m, methods.size());
+    if (m == 0 || methods[m].answer.kept() != methods[0].answer.kept())
+      cut_ui(context, methods[m].answer.kept(), m == 0);
   ImPlot::PopPlotClipRect();
   if (ImPlot::IsPlotHovered() && !context.figure) {
     point_at(context, methods);

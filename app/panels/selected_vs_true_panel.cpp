@@ -59,7 +59,7 @@ class SelectedVsTruePanel final : public Panel {
     parts_ui(context, place, result->listed, bars, table);
   }
 
-  // The bars of A stand on those of B, which hang; one table names the keys with what both did.
+  // One plot of the mass with a lane for each method; one table names the keys with what both did.
   void both_ui(DrawContext& context) {
     const Both result =
         both_.ask(context.workspace, state::selected_by_both_question(context.workspace));

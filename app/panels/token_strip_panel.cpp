@@ -301,7 +301,7 @@ class TokenStripPanel final : public Panel {
     widgets::legend_ui(p, items);
   }
 
-  // Between two methods' bars the evicted are a line, also beside the bar of what was lost by it.
+  // Two methods' bars show of the evicted what was lost by it.
   static void add_states(const widgets::Palette& p, const std::vector<Strip>& strips, bool both,
                          std::vector<widgets::LegendItem>& items) {
     items = {legend_of(p, Meaning::Kept), legend_of(p, Meaning::Lost, "lost: true, not kept")};
@@ -316,11 +316,10 @@ class TokenStripPanel final : public Panel {
     add({KeyState::Sink, KeyState::Recent}, Meaning::ByRule);
     add({KeyState::Dense}, Meaning::AllKept);
     add({KeyState::Evicted}, Meaning::Evicted);
-    if (both && items.back().color == p.evicted)
-      items.back().shape = widgets::LegendItem::Shape::Line;
-    else if (items.back().color == p.evicted)
-      items.insert(items.begin() + 2,
-                   {"lost: true, evicted", p.miss, widgets::LegendItem::Shape::Evicted});
+    if (items.back().color != p.evicted) return;
+    if (both) items.pop_back();
+    items.insert(items.begin() + 2,
+                 {"lost: true, evicted", p.miss, widgets::LegendItem::Shape::Evicted});
   }
 
   std::array<state::LastAnswer<KvMapQuestion>, 2> maps_;  // of A and B, or of two traces
