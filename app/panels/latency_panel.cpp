@@ -69,8 +69,7 @@ class LatencyPanel final : public Panel {
       ImGui::EndChild();
       ImGui::PopID();
     }
-    if (!begun)
-      widgets::text_wrapped(context.palette.muted, before_run(timed.front().latency.question));
+    if (!begun) before_run_ui(context, timed.front().latency.question);
     if (!fills || reads > 0) reads_ui(context, timed);
   }
 
@@ -92,16 +91,30 @@ class LatencyPanel final : public Panel {
   }
 
   // What a press of Run times, and where.
-  static std::string before_run(const LatencyQuestion& question) {
+  static void before_run_ui(DrawContext& context, const LatencyQuestion& question) {
     const state::Place& place = question.place;
     const trace::ChunkInfo& chunk = place.chunk_info();
-    return fmt::format(
-        "Press Run: dense attention and the method, which selects, gathers and attends, are timed "
-        "in "
-        "turns on {}. Layer {}, {}: {} {} after {} {}, all heads. Any input pauses it.",
-        place.device, place.layer, chunk_name(place.info(), place.chunk),
-        format_count(chunk.length), chunk.length == 1 ? "query" : "queries",
-        format_count(chunk.begin), chunk.begin == 1 ? "key" : "keys");
+    const auto counted = [](std::int64_t n, const char* one, const char* several) {
+      return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
+    };
+    widgets::text_wrapped(
+        context.palette.muted,
+        fmt::format("Press Run: these are timed in turns on {}, in layer {}, {}, for all heads. "
+                    "Any input pauses it.",
+                    place.device, place.layer, chunk_name(place.info(), place.chunk)));
+    const std::string queries = counted(chunk.length, "query", "queries");
+    const std::array<std::pair<const char*, std::string>, 5> parts{
+        {{"select", "what the method computes to choose its keys"},
+         {"gather", "their keys and values are brought together, or their blocks are listed"},
+         {"attend", fmt::format("attention of {} to what was kept", queries)},
+         {"total", "the three as one chain, as a model would run them"},
+         {"dense",
+          fmt::format("attention of the {} to {}", queries, counted(chunk.end(), "key", "keys"))}}};
+    for (const auto& [name, meaning] : parts) {
+      widgets::text_colored(context.palette.text, name);
+      ImGui::SameLine(widgets::em(6));
+      widgets::text_wrapped(context.palette.muted, meaning);
+    }
   }
 
   static void slot_ui(DrawContext& context, const Timed& of) {

@@ -80,7 +80,7 @@ void cuts_ui(ImDrawList* draw, const DrawContext& context, const Pages& result) 
   }
 }
 
-// Dots of the scatter; the page under the mouse, if any.
+// Dots of the scatter, the watched pages as squares on top; the page under the mouse, if any.
 std::optional<std::size_t> dots_ui(DrawContext& context, const Pages& result) {
   const std::vector<PageScore>& pages = result->report.pages;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
@@ -88,6 +88,8 @@ std::optional<std::size_t> dots_ui(DrawContext& context, const Pages& result) {
   const ImVec2 mouse = ImGui::GetMousePos();
   float nearest = widgets::em(0.8F);
   std::optional<std::size_t> found;
+  const auto span = state::watched_span(result.question.place);
+  std::vector<std::pair<ImVec2, ImU32>> watched;
   for (const std::int32_t index : result->drawing_order) {
     const PageScore& page = pages[static_cast<std::size_t>(index)];
     const ImVec2 at = ImPlot::PlotToPixels(double{page.best}, double{page.bound});
@@ -96,8 +98,16 @@ std::optional<std::size_t> dots_ui(DrawContext& context, const Pages& result) {
         widgets::with_alpha(color_of(context.palette, page.verdict),
                             page.verdict == PageVerdict::Neither ? 0.55F : 0.95F));
     if (page.move == PageMove::Reselected) reselected_ring(draw, context, at);
+    if (span && page.begin < span->end && page.end > span->begin)
+      watched.emplace_back(at, color_of(context.palette, page.verdict));
     if (const float d = std::hypot(at.x - mouse.x, at.y - mouse.y); d < nearest)
       nearest = d, found = static_cast<std::size_t>(index);
+  }
+  for (const auto& [at, color] : watched) {
+    const float out = radius + widgets::em(0.12F);
+    draw->AddRectFilled({at.x - out, at.y - out}, {at.x + out, at.y + out}, color);
+    draw->AddRect({at.x - out, at.y - out}, {at.x + out, at.y + out}, context.palette.text, 0, 0,
+                  widgets::em(0.1F));
   }
   return found;
 }
@@ -327,6 +337,7 @@ void page_steps_ui(DrawContext& context, const Pages& result, widgets::MapTextur
         ImPlot::PlotToPixels(0, row), ImPlot::PlotToPixels(spec.cols, row + 1),
         context.palette.text, 0, 0, std::max(1.0F, widgets::em(0.1F)));
     ImPlot::PopPlotClipRect();
+    span_marks_ui(context, result.question.place, true, report.page_size);
   });
   if (hit) point_at_step(context, result, *hit);
 }

@@ -145,9 +145,10 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
   if (queries.geometry.chosen.empty())
     return query_chips(context, result.question.place, queries).back().text;
   const Asking asking = asking_in(result.question.place, queries);
+  const std::string counts =
+      fmt::format("{} of {} queries", queries.num_chosen, queries.num_queries());
   std::string text =
-      fmt::format("asks {} of {} queries{}", queries.num_chosen, queries.num_queries(),
-                  queries.votes_after ? " after the chunk" : "");
+      queries.votes_after ? counts + " vote on what the next chunk sees" : "asks " + counts;
   if (asking.queries > 0)
     text += fmt::format(", {} of the question's {}", asking.chosen, asking.queries);
   return text;

@@ -72,10 +72,10 @@ class QuestPagesPanel final : public Panel {
     std::string text;
     if (!r.dense_reason) {
       const int chosen = r.hits + r.wastes, best = r.hits + r.misses;
-      text = fmt::format("Of {} page{} chosen by bound {} {} truly among the {} best ({}){}. ",
-                         chosen, chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
-                         share_text(r.page_recall()),
-                         r.forced > 0 ? "; the last page is kept by rule" : "");
+      text = fmt::format(
+          "Of {} page{} chosen by bound {} {} truly among the {} best by logit ({}){}. ", chosen,
+          chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
+          share_text(r.page_recall()), r.forced > 0 ? "; the last page is kept by rule" : "");
     }
     text += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
                         answer.mean_looseness);
@@ -141,6 +141,8 @@ class QuestPagesPanel final : public Panel {
         {"kept by rule", color_of(p, PageVerdict::Forced), Shape::Dot},
         {"neither", color_of(p, PageVerdict::Neither), Shape::Dot},
         {"taken again", color_of(p, PageMove::Reselected), Shape::Ring}};
+    if (const auto span = state::watched_span(result.question.place))
+      items.push_back({state::readable_name(span->name), p.text, Shape::Frame});
     if (shows_equal_bounds(result)) items.push_back({"bound = best", p.faint, Shape::Line});
     if (!r.dense_reason) widgets::legend_ui(p, items);
     bound_scatter_ui(context, result, ImGui::GetContentRegionAvail());

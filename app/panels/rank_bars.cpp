@@ -135,7 +135,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
 
 // "right of the plot: 70 of 87 wastes; 13 keys of needle, 9 lost"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
-  std::int64_t watched = 0, lost_by_any = 0, all_wastes = 0;
+  std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
   for (std::size_t m = 0; m < methods.size(); ++m) {
     const Beyond one = beyond(methods[m], last);
@@ -143,9 +143,8 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
         methods.size() == 1 ? "" : fmt::format("{}{} ", m == 0 ? "" : ", ", letter_of_method(m));
     wastes += fmt::format("{}{} of {}", name, format_count(one.wastes),
                           format_count(methods[m].answer.cell.wastes));
-    lost += fmt::format("{}{} lost", name, one.lost);
+    lost += fmt::format("{}{}", name, one.lost);
     watched = std::max(watched, one.watched);
-    lost_by_any += one.lost;
     all_wastes += one.wastes;
   }
   if (watched + all_wastes == 0) return;
@@ -153,10 +152,10 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
     text +=
-        fmt::format("{} {} of {}, {}", all_wastes > 0 ? ";" : "",
-                    watched == 1 ? "1 key" : fmt::format("{} keys", watched),
+        fmt::format("{} {} {}, lost {}", all_wastes > 0 ? ";" : "", watched,
                     state::readable_name(state::watched_span(methods.front().place)->name), lost);
-  widgets::text_wrapped(lost_by_any > 0 ? context.palette.miss : context.palette.muted, text);
+  const widgets::FontScope small(widgets::Type::Caption);
+  widgets::text_wrapped(context.palette.muted, text);
 }
 
 // As many true keys as the method kept: left of the line they should all be hits.

@@ -158,7 +158,7 @@ class SelectedVsTruePanel final : public Panel {
     head_.end(fmt::format("{}|{}|{}", place.cell_key(), s.choice(Slot::A).key(),
                           s.choice(Slot::B).key()));
     const bool both = show_now(context, kView) == state::Show::Both;
-    const float share = both ? 0.55F : 0.4F;
+    const float share = both ? 0.6F : 0.45F;
     // Two methods share the height of their plot.
     const float least =
         std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
@@ -172,12 +172,9 @@ class SelectedVsTruePanel final : public Panel {
     std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
                                            {"miss: true, not kept", context.palette.miss},
                                            {"waste: kept, not true", context.palette.waste}};
-    if (const Span span = state::watched_span(place)) {
-      const std::string name = state::readable_name(span->name);
-      items.push_back({name + " kept", context.palette.hit, widgets::LegendItem::Shape::Triangle});
-      items.push_back(
-          {name + " not kept", context.palette.miss, widgets::LegendItem::Shape::Triangle});
-    }
+    if (const Span span = state::watched_span(place))
+      items.push_back({state::readable_name(span->name), context.palette.muted,
+                       widgets::LegendItem::Shape::Triangle});
     widgets::legend_ui(context.palette, items);
   }
 

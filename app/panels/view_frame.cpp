@@ -437,7 +437,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
          needle ? context.palette.text : context.palette.muted, lines && needle);
   }
   if (place.has_keys())
-    mark(place.key_begin, place.key_end, "selected", context.palette.accent, lines);
+    mark(place.key_begin, place.key_end, "selected", context.palette.text, lines);
   draw->PopClipRect();
 }
 

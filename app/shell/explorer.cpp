@@ -68,6 +68,11 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (numbers == state::NumberScope{} &&
         replay::question_of(tab.selection.place.info()) != nullptr)
       numbers.kind = state::NumberScope::Kind::Question;
+    // And what is lost of the needle is looked for first.
+    if (replay::question_of(tab.selection.place.info()) != nullptr &&
+        state::needle_of(tab.selection.place.info()) != nullptr)
+      tab.selection.options.try_emplace("layer_head_overview.metric",
+                                        replay::name_of(replay::Number::SpanKept));
     if (capture_.is_part(tab.path)) return;
     note_recent(tab.path);
     if (!paths::comes_with_program(tab.path))

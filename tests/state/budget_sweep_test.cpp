@@ -181,7 +181,7 @@ TEST_F(BudgetSweepTest, LinesNameAAndBAsTheyAreNow) {
     for (const SweepLine& line : sweep_lines(asked, *result)) found.push_back(line.label);
     return found;
   };
-  const std::string oracle = "oracle (true top keys)", random = "random (chance)";
+  const std::string oracle = "oracle (true top keys)", random = "random (one draw)";
   using Labels = std::vector<std::string>;
   EXPECT_EQ(labels(question("snapkv:window=4", "quoka")),
             (Labels{"A: snapkv", "B: quoka", oracle, random}));

@@ -232,7 +232,7 @@ TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
   const std::string kept = sentence_of(question, answer);
   EXPECT_THAT(kept, HasSubstr("At decode step 5, layer 0, KV head 0, quoka keeps 1 of 1 key of"));
   EXPECT_THAT(kept, HasSubstr("ranks 1 of 54"));
-  EXPECT_THAT(kept, HasSubstr("carries 25.0 % of the attention mass"));
+  EXPECT_THAT(kept, HasSubstr("carries 25.0 % of this row's attention mass"));
   EXPECT_THAT(kept, HasSubstr("8 keys are kept"));
   answer.chunks[5].kept = 0;
   EXPECT_THAT(sentence_of(question, answer), HasSubstr("the method's choice lost it"));

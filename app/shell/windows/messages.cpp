@@ -9,7 +9,7 @@
 namespace kvloupe::shell {
 namespace {
 
-constexpr double kSecondsOnScreen = 6.0;
+constexpr double kSecondsOnScreen = 6.0, kSecondsOfError = 15.0;
 constexpr std::size_t kMostRemembered = 200;
 
 }  // namespace
@@ -33,7 +33,7 @@ void Messages::draw(const widgets::Palette& palette) {
   float bottom = size.y - widgets::em(3);
   int index = 0;
   for (Toast& toast : toasts_) {
-    if (toast.until == 0) toast.until = now + kSecondsOnScreen;
+    if (toast.until == 0) toast.until = now + (toast.is_error ? kSecondsOfError : kSecondsOnScreen);
     ImGui::SetNextWindowPos({size.x - widgets::em(1.2F), bottom}, ImGuiCond_Always, {1, 1});
     ImGui::SetNextWindowSizeConstraints({widgets::em(16), 0}, {widgets::em(34), size.y});
     constexpr ImGuiWindowFlags kFlags =

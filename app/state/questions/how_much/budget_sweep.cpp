@@ -352,7 +352,7 @@ std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
     else if (curve.family == oracle)
       ends.insert(ends.begin(), {&curve, {}, SweepLine::Bound::Best, "oracle (true top keys)"});
     else if (curve.family == random)
-      ends.push_back({&curve, {}, SweepLine::Bound::Chance, "random (chance)"});
+      ends.push_back({&curve, {}, SweepLine::Bound::Chance, "random (one draw)"});
     else
       others.push_back({&curve, {}, {}, curve.name});
   }

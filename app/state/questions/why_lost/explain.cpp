@@ -199,6 +199,7 @@ WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {
     if (answer.position < 0 || (lost && !answer.lost)) answer.position = key.position;
     answer.lost |= lost;
     answer.num_lost += lost;
+    answer.missed |= key.verdict == analysis::KeyVerdict::Miss;
   }
   if (answer.position < 0) answer.position = span.begin;
   return answer;
@@ -229,6 +230,8 @@ WatchedKey watched_key(Workspace& workspace) {
         : found->lost ? fmt::format("the most attended of the {} keys that {} lost here",
                                     found->num_lost, letter_of(slot))
                       : "the most attended of its keys, which are all kept here";
+    if (found->lost && !found->missed)
+      watched.note += "; as many keys by true mass leave it out, too";
     if (found->lost) return watched;
   }
   return watched;

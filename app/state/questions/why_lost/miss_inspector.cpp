@@ -268,8 +268,8 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
     else
       why += fmt::format("; {} {} kept.", keys(chunk.num_kept), chunk.num_kept == 1 ? "is" : "are");
   }
-  return fmt::format("{}, {} keeps {} of {} of {}, which {} {} of the attention mass; {}", where,
-                     question.method.id(), chunk.kept, keys(chunk.total), name,
+  return fmt::format("{}, {} keeps {} of {} of {}, which {} {} of this row's attention mass; {}",
+                     where, question.method.id(), chunk.kept, keys(chunk.total), name,
                      chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
 }
 

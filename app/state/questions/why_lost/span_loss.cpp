@@ -152,7 +152,7 @@ table::Table span_heads_table(const SpanLoss& loss, const std::vector<const Span
                       {"keys", "of"},
                       {"mass_share", "attention", "%", 0},
                       {"mass_lost", "of it lost", "%", 1},
-                      {"lost_at", "lost at"}},
+                      {"lost_at", "most lost at"}},
                      {}};
   if (loss.has_budgets) table.columns.push_back({"enough", "enough"});
   const double mass = loss.sums().mass;
