@@ -7,6 +7,7 @@
 #include "app/shell/methods/method_card.h"
 #include "app/shell/saved/places_file.h"
 #include "app/shell/windows/welcome.h"
+#include "app/state/span_choices.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 #include "core/base/letters.h"
