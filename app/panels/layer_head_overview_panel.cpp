@@ -376,12 +376,13 @@ class OverviewPanel final : public Panel {
       remark_ui(context, context.palette.text,
                 fmt::format("{} of {} heads above 0.5", result->above_half, result->num_known));
     const auto keys = result.question.watched();
-    if (keys)
+    if (keys) {
+      const std::string range = state::range_words("key", "keys", keys->begin, keys->end);
       remark_ui(context, context.palette.text,
-                context.workspace.place().has_keys()
-                    ? "watched: " + state::range_words("key", "keys", keys->begin, keys->end)
-                    : fmt::format("watched: {} ({})", state::readable_name(keys->name),
-                                  state::range_words("key", "keys", keys->begin, keys->end)));
+                keys->name == range
+                    ? "watched: " + range
+                    : fmt::format("watched: {} ({})", state::readable_name(keys->name), range));
+    }
     if (result.question.of_method() && result->num_dense > 0)
       remark_ui(context, context.palette.muted,
                 keys ? "struck out: dense, or none of these keys comes before the chunk"
