@@ -50,7 +50,7 @@ class SelectedVsTruePanel final : public Panel {
     if (!ready_ui(context, result, "Ranking the keys by true attention mass")) return;
     if (first_chunk_ui(context, result->cell)) return;
     method_note_ui(context, place, result->facts);
-    numbers_ui(context, result->cell);
+    numbers_ui(context, *result);
     RankEnds ends;
     ends.include(*result);
     const RankedKeys ranked{*result, place, result.stale};
@@ -99,7 +99,7 @@ class SelectedVsTruePanel final : public Panel {
       if (i > 0 && beside) ImGui::SameLine(0, 0);
       ImGui::BeginChild(i == 0 ? "line a" : "line b", {beside ? room / 2 : room, line});
       method_line_ui(context, i, answers[i]->facts.choice,
-                     numbers_of(result.question.place, answers[i]->cell));
+                     numbers_of(result.question.place, *answers[i]));
       ImGui::EndChild();
       methods.push_back({*answers[i], result.question.place, result.stale});
     }
@@ -110,8 +110,10 @@ class SelectedVsTruePanel final : public Panel {
     bars_.draw(context, {methods[1]}, ends, "##bars b", size);
   }
 
-  // "needle 19 of 22, recall 0.931, 240 hits, 16 misses, 16 wastes"
-  static std::string numbers_of(const state::Place& place, const analysis::SelectedVsTrue& cell) {
+  // "needle 19 of 22, recall 0.931 (0.512 without key 0), 240 hits, 16 misses"
+  static std::string numbers_of(const state::Place& place,
+                                const SelectedVsTrueQuestion::Answer& answer) {
+    const analysis::SelectedVsTrue& cell = answer.cell;
     std::string text;
     if (const Span span = state::watched_span(place)) {
       const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
@@ -125,9 +127,11 @@ class SelectedVsTruePanel final : public Panel {
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
-    return text + fmt::format("recall {:.3f}, {}, {}, {}", cell.mass_recall,
-                              count(cell.hits, "hit", "hits"), count(cell.misses, "miss", "misses"),
-                              count(cell.wastes, "waste", "wastes"));
+    text += fmt::format("recall {:.3f}", cell.mass_recall);
+    if (const auto rest = answer.recall_without_sink())
+      text += fmt::format(" ({:.3f} without key 0)", *rest);
+    return text + fmt::format(", {}, {}", count(cell.hits, "hit", "hits"),
+                              count(cell.misses, "miss", "misses"));
   }
 
   static bool first_chunk_ui(DrawContext& context, const analysis::SelectedVsTrue& cell) {
@@ -178,7 +182,8 @@ class SelectedVsTruePanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  static void numbers_ui(DrawContext& context, const analysis::SelectedVsTrue& v) {
+  static void numbers_ui(DrawContext& context, const SelectedVsTrueQuestion::Answer& answer) {
+    const analysis::SelectedVsTrue& v = answer.cell;
     const auto& p = context.palette;
     std::vector<widgets::NumberTile> tiles{
         {fmt::format("{:.3f}", v.mass_recall), "mass recall"},
@@ -188,6 +193,9 @@ class SelectedVsTruePanel final : public Panel {
         {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
          p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
         {fmt::format("{:.3f}", v.missed_mass), "mass missed", p.miss}};
+    if (const auto rest = answer.recall_without_sink())
+      tiles.insert(tiles.begin() + 1, {fmt::format("{:.3f}", *rest), "without key 0", 0,
+                                       "Mass recall over all past keys but key 0, the sink."});
     if (!context.figure) tiles.pop_back();  // the complement of the recall: room is short there
     widgets::number_tiles_ui(p, tiles);
   }

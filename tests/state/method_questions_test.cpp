@@ -2,6 +2,7 @@
 // keys and their answers against plain loops.
 #include "app/state/questions/how_it_ran/runs.h"
 #include "app/state/questions/how_much/latency.h"
+#include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/questions/kept/token_strip.h"
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/miss_inspector.h"
@@ -53,6 +54,22 @@ class MethodQuestionsTest : public ::testing::Test {
 
 // The place's chunk alone.
 NumberChunks here(const Place& place) { return number_chunks({}, place, NumberScope::Kind::Chunk); }
+
+TEST_F(MethodQuestionsTest, RecallWithoutTheSinkLeavesKeyZeroOutOfBothSums) {
+  for (const char* spec : {"quoka:budget_tokens=8", "streaming_llm:budget_tokens=8"}) {
+    const Place place = place_in(trace_, 1, 2, 3);
+    const MethodChoice choice = method(place, spec);
+    const trace::ChunkInfo chunk = place.chunk_info();
+    const auto mass = trace_.mass(place.layer, place.kv_head(), chunk.begin, chunk.end());
+    double kept = 0, all = 0;
+    for (const std::int32_t key : row(place, choice).positions)
+      if (key > 0) kept += mass[static_cast<std::size_t>(key)];
+    for (std::int32_t key = 1; key < chunk.begin; ++key) all += mass[static_cast<std::size_t>(key)];
+    const auto rest = answer(SelectedVsTrueQuestion{place, choice})->recall_without_sink();
+    ASSERT_TRUE(rest);
+    EXPECT_NEAR(*rest, kept / all, 1e-5) << spec;
+  }
+}
 
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const Place place = place_in(trace_, 0, 0, 2);

@@ -87,6 +87,17 @@ const std::vector<std::int32_t>* ListedKeys::by(const std::string& filter) const
   return filter == "kept_by_one" && of_two_ ? &kept_by_one_ : nullptr;
 }
 
+std::optional<double> SelectedVsTrueQuestion::Answer::recall_without_sink() const {
+  if (cell.first_candidate > 0 || cell.by_true_rank.empty()) return std::nullopt;
+  double kept = 0, all = 0;
+  for (const KeyRank& key : cell.by_true_rank) {
+    if (key.position == 0) continue;
+    all += key.mass;
+    if (is_kept(key.verdict)) kept += key.mass;
+  }
+  return all > 0 ? std::optional(kept / all) : std::nullopt;
+}
+
 Lane SelectedVsTrueQuestion::lane() const {
   constexpr std::int64_t kManyLogits = std::int64_t{1} << 27;
   if (place.empty()) return Lane::Compute;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
       return index < cell.mass.size() && total_mass > 0 ? cell.mass[index] / total_mass : 0;
     }
     std::int64_t kept() const { return cell.hits + cell.wastes; }
+    // The mass recall over all candidates but key 0, which many heads use as a sink; nothing where it is no
+    // candidate or nothing else has mass (docs/metrics.md).
+    std::optional<double> recall_without_sink() const;
   };
 
   std::string title() const { return "Ranking the keys by true attention mass"; }
