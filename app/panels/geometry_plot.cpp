@@ -331,43 +331,9 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   return taken;
 }
 
-ImVec2 GeometryPlot::pixels_of(double x, double y) const {
-  return {low_.x + static_cast<float>((x - shown_.x.Min) / shown_.x.Size()) * (high_.x - low_.x),
-          high_.y - static_cast<float>((y - shown_.y.Min) / shown_.y.Size()) * (high_.y - low_.y)};
-}
-
-GeometryPlot::Corner GeometryPlot::corner(int index, ImVec2 size, const Frame& frame) const {
-  const float gap = widgets::em(0.4F);
-  const bool left = index % 2 == 0, upper = index < 2;
-  const float x = left ? low_.x + gap : high_.x - gap - size.x;
-  const ImVec2 from = pixels_of(frame.x.Min, frame.y.Max), to = pixels_of(frame.x.Max, frame.y.Min);
-  if (frame.x.Size() > 0 && to.x >= x && from.x <= x + size.x)
-    size.y = std::clamp(upper ? from.y - low_.y - 2 * gap : high_.y - to.y - 2 * gap,
-                        std::min(widgets::em(5), size.y), size.y);
-  return {{x, upper ? low_.y + gap : high_.y - gap - size.y}, size};
-}
-
-std::size_t GeometryPlot::points_under(const Geometry& result, const Corner& corner) const {
-  std::size_t under = 0;
-  for (const auto* points : {&result->points->queries, &result->points->keys})
-    for (const auto& point : *points) {
-      const ImVec2 at = pixels_of(double{point[0]}, double{point[1]});
-      under += at.x >= corner.at.x && at.x <= corner.at.x + corner.size.x && at.y >= corner.at.y &&
-               at.y <= corner.at.y + corner.size.y;
-    }
-  return under;
-}
-
 // Other points are framed anew; afterwards pan and zoom belong to the user.
 void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) {
-  // One unit is as long on both axes: the shorter side grows to the plot's shape.
-  const auto& box = box_of(result, spec);
-  const double width = 1.14 * box.length(0) + 1e-6;
-  const double height = 1.14 * box.length(1) + 1e-6;
-  const double half_x = std::max(width, height * aspect) / 2;
-  const double half_y = std::max(height, width / aspect) / 2;
-  const ImPlotRange x(box.center(0) - half_x, box.center(0) + half_x);
-  const ImPlotRange y(box.center(1) - half_y, box.center(1) + half_y);
+  const auto [x, y] = frame_of(box_of(result, spec), aspect);
   // In a plot of another shape the limits would cut some of it.
   const ImPlotCond condition =
       fit_.condition(fmt::format("{}|{}", content_of(result), std::lround(4 * aspect)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/panels/geometry_colors.h"
+#include "app/panels/geometry_inset.h"
 #include "app/panels/lasso.h"
 #include "app/panels/query_scatter.h"
 
@@ -31,10 +32,7 @@ struct GeometryView {
 
 class GeometryPlot {
  public:
-  // What is in view of a plot of two components.
-  struct Frame {
-    ImPlotRange x, y;
-  };
+  using Frame = GeometryFrame;
   struct Spec {
     const char* id = "";
     bool queries = true, keys = true;  // what it shows
@@ -54,14 +52,9 @@ class GeometryPlot {
   // What was in view last.
   const Frame& shown() const { return shown_; }
 
-  // A rectangle in a corner of the plot drawn last: 0 upper left, 1 upper right, 2 lower left, 3 lower
-  // right. It is lower where it would touch `frame`. In pixels.
-  struct Corner {
-    ImVec2 at, size;
-  };
-  Corner corner(int index, ImVec2 size, const Frame& frame) const;
-  // Of two components.
-  std::size_t points_under(const Geometry& result, const Corner& corner) const;
+  // Its corners then, in pixels.
+  ImVec2 low() const { return low_; }
+  ImVec2 high() const { return high_; }
 
  private:
   // Where the dots stand on the screen.
@@ -81,7 +74,6 @@ class GeometryPlot {
                    const Spec& spec);
   Picked draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
                     const Spec& spec);
-  ImVec2 pixels_of(double x, double y) const;
   void fit(const Geometry& result, const Spec& spec, double aspect);
   static void take_view(const GeometryView& view);
   static void give_view(GeometryView& view);
@@ -90,7 +82,7 @@ class GeometryPlot {
 
   Lasso lasso_;
   Frame shown_;
-  ImVec2 low_, high_;  // its corners in pixels
+  ImVec2 low_, high_;
   ContentFit fit_{3};  // the first frames do not know the plot's shape yet
 };
 

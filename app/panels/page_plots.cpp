@@ -330,6 +330,7 @@ void page_steps_ui(DrawContext& context, const Pages& result, widgets::MapTextur
     fill_steps(context.palette, report, window, pixels);
   };
   const auto hit = map_plot_ui(context, spec, texture, [&] {
+    span_marks_ui(context, result.question.place, true, report.page_size);
     if (!result->here) return;
     const auto row = static_cast<double>(*result->here);
     ImPlot::PushPlotClipRect();
@@ -337,7 +338,6 @@ void page_steps_ui(DrawContext& context, const Pages& result, widgets::MapTextur
         ImPlot::PlotToPixels(0, row), ImPlot::PlotToPixels(spec.cols, row + 1),
         context.palette.text, 0, 0, std::max(1.0F, widgets::em(0.1F)));
     ImPlot::PopPlotClipRect();
-    span_marks_ui(context, result.question.place, true, report.page_size);
   });
   if (hit) point_at_step(context, result, *hit);
 }

@@ -244,16 +244,8 @@ class QueryGeometryPanel final : public Panel {
   }
 
  private:
-  // Where the second plot lies in the first one.
-  struct Inset {
-    std::string of;  // the points and the room that it was found for
-    int frames = 0;  // since then
-    int corner = 0;
-    bool hides = false;  // points, wherever it is
-  };
   struct Plots {
     GeometryPlot first, second;
-    Inset inset;
   };
 
   // A beside B, or above it where the panel is higher than wide, moved and turned together.
@@ -370,47 +362,28 @@ class QueryGeometryPanel final : public Panel {
       titled("Queries, closer", plots.second, queries);
   }
 
-  // The queries closer: in a corner of the first plot that hides hardly a point, or beside it where there
-  // is none. What was found stays while the plot is moved.
+  // The queries closer: in a corner of the first plot, or beside it where an inset would hide points.
   template <typename Plot>
   static void with_inset_ui(DrawContext& context, const Geometry& result, Plots& plots,
                             const Plot& plot) {
-    Inset& inset = plots.inset;
     const ImVec2 avail = ImGui::GetContentRegionAvail();
     const ImVec2 room(avail.x, plot_height(context, avail.y));
-    const std::string of = fmt::format("{}|{:.0f}|{:.0f}", result.key, room.x, room.y);
-    if (of != std::exchange(inset.of, of)) inset.frames = 0;
-    constexpr int kFramesOfFit = 4;  // the axes know their room by then
-    const bool beside = inset.frames >= kFramesOfFit && inset.hides;
-    const float gap = widgets::em(0.6F), strip = beside ? 0.3F * room.x : 0;
-    const GeometryPlot::Frame& frame = plots.second.shown();
+    const GeometryInset inset = inset_of(result, GeometryPlot::inside_of(room));
+    const float gap = widgets::em(0.6F);
+    const float strip = inset.fits || room.x < widgets::em(28) ? 0 : 0.3F * room.x;
+    const bool closer = inset.fits || strip > 0;
     plot(plots.first, {.id = "##geometry",
-                       .size = {room.x - strip - (beside ? gap : 0), room.y},
-                       .frame = &frame});
-    if (beside) {
+                       .size = {room.x - strip - (strip > 0 ? gap : 0), room.y},
+                       .frame = closer ? &plots.second.shown() : nullptr});
+    if (!closer) return;
+    if (strip > 0) {
       ImGui::SameLine(0, gap);
-      closer_ui(context, {strip, room.y}, plots.second, plot);
-      return;
+      return closer_ui(context, {strip, room.y}, plots.second, plot);
     }
-    const ImVec2 size(std::max(room.x * 0.42F, widgets::em(9)),
-                      std::max(room.y * 0.4F, widgets::em(8)));
-    if (inset.frames < kFramesOfFit) {
-      ++inset.frames;
-      std::array<std::size_t, 4> under{};
-      for (std::size_t i = 0; i < under.size(); ++i)
-        under[i] =
-            plots.first.points_under(result, plots.first.corner(static_cast<int>(i), size, frame));
-      const auto least = std::min_element(under.begin(), under.end());
-      inset.corner = static_cast<int>(least - under.begin());
-      // It may hide hardly a point, and must not be flat.
-      inset.hides = *least > result->points->keys.size() / 100 ||
-                    plots.first.corner(inset.corner, size, frame).size.y < 0.75F * size.y;
-    }
-    const GeometryPlot::Corner corner = plots.first.corner(inset.corner, size, frame);
     const ImVec2 after = ImGui::GetCursorScreenPos();
-    ImGui::SetCursorScreenPos(corner.at);
-    closer_ui(context, corner.size, plots.second, plot);
-    ImGui::SetCursorScreenPos(after);
+    ImGui::SetCursorScreenPos(inset.at(plots.first.low(), plots.first.high()));
+    closer_ui(context, inset.size, plots.second, plot);
+    ImGui::SetCursorScreenPos({after.x, after.y - ImGui::GetStyle().ItemSpacing.y});
     ImGui::Dummy({0, 0});
   }
 

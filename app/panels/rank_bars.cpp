@@ -133,7 +133,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "right of the plot: 70 of 87 wastes; 13 keys of needle, 9 lost"
+// "right of the plot: 70 of 87 wastes; 13 keys of needle, lost 9"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -158,18 +158,28 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
   widgets::text_wrapped(context.palette.muted, text);
 }
 
-// As many true keys as the method kept: left of the line they should all be hits.
-void cut_ui(DrawContext& context, std::int64_t kept, bool named) {
+// As many true keys as a method kept, through the bars and its lane: left of the line all should be hits.
+void cut_ui(DrawContext& context, const std::vector<RankedKeys>& methods, const Lanes& lanes) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   const ImVec2 at = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  const float x = ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, 0).x;
-  draw->AddLine({x, at.y}, {x, at.y + size.y}, context.palette.muted, 1.0F);
-  if (!named) return;
-  const std::string text = fmt::format("true top {}", format_count(kept));
-  const float width = ImGui::CalcTextSize(text.c_str()).x, gap = widgets::em(0.4F);
-  const bool left = x + gap + width > at.x + size.x;
-  draw->AddText({left ? x - gap - width : x + gap, at.y + gap / 2}, context.palette.muted,
-                text.c_str());
+  const float foot = ImPlot::PlotToPixels(0, 0).y, gap = widgets::em(0.4F);
+  const bool differ = methods.back().answer.kept() != methods.front().answer.kept();
+  float y = at.y + gap / 2;
+  for (std::size_t m = 0; m < methods.size(); ++m) {
+    const std::int64_t kept = methods[m].answer.kept();
+    const float x = ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, 0).x;
+    draw->AddLine({x, at.y}, {x, foot}, context.palette.muted, 1.0F);
+    if (lanes.any())
+      draw->AddLine({x, foot + lanes.top(m)}, {x, foot + lanes.top(m) + Lanes::height()},
+                    context.palette.text, 1.0F);
+    if (m > 0 && !differ) continue;
+    const std::string text =
+        fmt::format("{}true top {}", differ ? letter_of_method(m) + ": " : "", format_count(kept));
+    const float width = ImGui::CalcTextSize(text.c_str()).x;
+    const bool left = x + gap + width > at.x + size.x;
+    draw->AddText({left ? x - gap - width : x + gap, y}, context.palette.muted, text.c_str());
+    y += ImGui::GetTextLineHeight();
+  }
 }
 
 void point_at(DrawContext& context, const std::vector<RankedKeys>& methods) {
@@ -289,9 +299,7 @@ void RankBars::draw(DrawContext& context, const std::vector<RankedKeys>& methods
   draw_bars(context, methods.front(), decades, lanes);
   for (std::size_t m = 0; lanes.any() && m < methods.size(); ++m)
     draw_lane(context, methods[m], m, lanes);
-  for (std::size_t m = 0; m < methods.size(); ++m)
-    if (m == 0 || methods[m].answer.kept() != methods[0].answer.kept())
-      cut_ui(context, methods[m].answer.kept(), m == 0);
+  cut_ui(context, methods, lanes);
   ImPlot::PopPlotClipRect();
   if (ImPlot::IsPlotHovered() && !context.figure) {
     point_at(context, methods);

@@ -171,7 +171,7 @@ class SelectedVsTruePanel final : public Panel {
     if (!context.figure) filter_ui(context, listed, both);
     table();
   }
-  // The marks above the bars are named here: a name among them would lie over some.
+  // The marks of watched keys are named here: a name among them would lie over some.
   static void legend(DrawContext& context, const state::Place& place) {
     std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
                                            {"miss: true, not kept", context.palette.miss},
@@ -195,12 +195,12 @@ class SelectedVsTruePanel final : public Panel {
         {fmt::format("{:.3f}", v.missed_mass), "mass missed", p.miss}};
     if (const auto rest = answer.recall_without_sink())
       tiles.insert(tiles.begin() + 1, {fmt::format("{:.3f}", *rest), "without key 0", 0,
-                                       "Mass recall over all past keys but key 0, the sink."});
+                                       "Mass recall over all candidates but key 0, the sink."});
     if (!context.figure) tiles.pop_back();  // the complement of the recall: room is short there
     widgets::number_tiles_ui(p, tiles);
   }
 
-  // Each choice says how many keys it lists.
+  // Each filter says how many keys it lists.
   static void filter_ui(DrawContext& context, const state::ListedKeys& listed, bool both) {
     std::string chosen = context.workspace.option(kView, "filter");
     if (!both && chosen == "kept_by_one") chosen = "all";

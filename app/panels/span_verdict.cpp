@@ -130,11 +130,10 @@ std::vector<Remedy> remedies_of(const SpanLoss& loss) {
   const auto losing = sums.heads - sums.whole;
   for (const SpanChange& change : loss.changes)
     if (change.heads > 0)
-      remedies.push_back({change.change, change.spec,
-                          fmt::format("mends {} of {}", change.heads, losing),
-                          fmt::format("Of the {} heads that lose some of the span {} would then "
-                                      "keep all of it.",
-                                      losing, change.heads)});
+      remedies.push_back(
+          {change.change, change.spec, fmt::format("mends {} of {}", change.heads, losing),
+           fmt::format("{} of the {} {} some of the span would then keep all of it.", change.heads,
+                       losing, losing == 1 ? "head that loses" : "heads that lose")});
   return remedies;
 }
 
@@ -245,7 +244,7 @@ void all_heads_ui(const SpanLoss& loss, bool& all) {
   beside_ui(widgets::em(0.8F), ImGui::CalcTextSize(words.c_str()).x + widgets::em(1));
   if (ImGui::SmallButton((words + "###all heads").c_str())) all = !all;
   if (ImGui::IsItemHovered())
-    widgets::tooltip("%s", all ? "List the three that matter most"
+    widgets::tooltip("%s", all ? "List those that matter most"
                                : "List all heads that matter: those that give the span most of its "
                                  "attention");
 }

@@ -23,6 +23,14 @@
 #include <set>
 
 namespace kvloupe::shell {
+namespace {
+
+bool asks_for_needle(const trace::TraceInfo& info) {
+  return replay::question_of(info) != nullptr && state::needle_of(info) != nullptr;
+}
+
+}  // namespace
+
 Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings)
     : workspace_(workspace),
       gui_(gui),
@@ -61,19 +69,18 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   };
   workspace_.traces.on_opened = [this](state::TraceTab& tab, bool fresh) {
     runs_.load_marks(tab);
-    if (fresh && settings_.restore_places)
-      // What the trace no longer has is passed over: its file may have been made anew.
-      if (const auto kept = find_place(tab.path)) show(tab, *kept, state::Unknown::PassOver);
+    const auto kept = fresh && settings_.restore_places ? find_place(tab.path) : std::nullopt;
+    // What the trace no longer has is passed over: its file may have been made anew.
+    if (kept) show(tab, *kept, state::Unknown::PassOver);
+    // What is kept of the needle when it is asked for: that is looked at first.
+    if (fresh && !kept && asks_for_needle(tab.selection.place.info()))
+      tab.selection.options["layer_head_overview.metric"] =
+          replay::name_of(replay::Number::SpanKept);
     // What counts is what is left when somebody asks.
     state::NumberScope& numbers = tab.selection.numbers;
     if (numbers == state::NumberScope{} &&
         replay::question_of(tab.selection.place.info()) != nullptr)
       numbers.kind = state::NumberScope::Kind::Question;
-    // And what is lost of the needle is looked for first.
-    if (replay::question_of(tab.selection.place.info()) != nullptr &&
-        state::needle_of(tab.selection.place.info()) != nullptr)
-      tab.selection.options.try_emplace("layer_head_overview.metric",
-                                        replay::name_of(replay::Number::SpanKept));
     if (capture_.is_part(tab.path)) return;
     note_recent(tab.path);
     if (!paths::comes_with_program(tab.path))

@@ -88,7 +88,7 @@ const std::vector<std::int32_t>* ListedKeys::by(const std::string& filter) const
 }
 
 std::optional<double> SelectedVsTrueQuestion::Answer::recall_without_sink() const {
-  if (cell.first_candidate > 0 || cell.by_true_rank.empty()) return std::nullopt;
+  if (!counts_keys || cell.first_candidate > 0) return std::nullopt;
   double kept = 0, all = 0;
   for (const KeyRank& key : cell.by_true_rank) {
     if (key.position == 0) continue;
@@ -124,6 +124,7 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
   }
   for (const KeyRank& key : keys)
     if (key.mass > 0) answer.least_share = answer.share_of(key);  // keys come by falling mass
+  answer.counts_keys = !selected->reads_masks;
   answer.facts = facts_of(place, method, *run);
   return answer;
 }

@@ -196,10 +196,12 @@ WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {
     const bool lost =
         key.verdict == analysis::KeyVerdict::Miss || key.verdict == analysis::KeyVerdict::Neither;
     ++answer.num_candidates;
-    if (answer.position < 0 || (lost && !answer.lost)) answer.position = key.position;
+    if (answer.position < 0 || (lost && !answer.lost)) {
+      answer.position = key.position;
+      answer.missed = key.verdict == analysis::KeyVerdict::Miss;
+    }
     answer.lost |= lost;
     answer.num_lost += lost;
-    answer.missed |= key.verdict == analysis::KeyVerdict::Miss;
   }
   if (answer.position < 0) answer.position = span.begin;
   return answer;

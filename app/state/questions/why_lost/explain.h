@@ -136,7 +136,7 @@ struct WatchedKeyQuestion : OfMethod<At::Cell | At::Keys> {
     std::int32_t position = -1;  // the span's first where none is a candidate
     bool lost = false;
     int num_lost = 0, num_candidates = 0;  // of the span
-    bool missed = false;                   // of those lost one is among the keys of most mass
+    bool missed = false;                   // lost, and among as many keys of most mass as were kept
   };
 
   std::string title() const { return "Finding the key that was lost"; }
