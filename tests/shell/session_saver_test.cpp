@@ -104,6 +104,18 @@ TEST_F(SessionSaver, RestoresWhatWasLookedAt) {
   EXPECT_TRUE(window.explorer.panels().is_open("method_compare"));
 }
 
+TEST_F(SessionSaver, ATraceWithANeedleOpensOnItAndThenWhereItWasLeft) {
+  const std::string a = trace("a.h5");
+  {
+    Window window({a});
+    EXPECT_EQ(window.workspace.option("layer_head_overview", "metric"), "span_kept");
+    window.workspace.cursor.set_option("layer_head_overview.metric", "mass_recall");
+    window.keeper.save_now();
+  }
+  Window window({a});
+  EXPECT_EQ(window.workspace.option("layer_head_overview", "metric"), "mass_recall");
+}
+
 TEST_F(SessionSaver, CopiesAndLocksComeBack) {
   const std::string a = trace("a.h5");
   std::map<std::string, state::ViewState> left;

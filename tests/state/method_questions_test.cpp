@@ -6,6 +6,7 @@
 #include "app/state/questions/kept/token_strip.h"
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/miss_inspector.h"
+#include "app/state/questions/why_lost/span_loss.h"
 #include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
@@ -15,6 +16,7 @@
 #include <cmath>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 namespace kvloupe::state {
 namespace {
@@ -69,6 +71,33 @@ TEST_F(MethodQuestionsTest, RecallWithoutTheSinkLeavesKeyZeroOutOfBothSums) {
     ASSERT_TRUE(rest);
     EXPECT_NEAR(*rest, kept / all, 1e-5) << spec;
   }
+}
+
+// Of a mask the recall is of pairs, which verdicts of keys do not tell.
+TEST_F(MethodQuestionsTest, RecallWithoutTheSinkIsOfKeysAlone) {
+  const Place place = place_in(trace_, 1, 2, 3);
+  const auto native = answer(
+      SelectedVsTrueQuestion{place, method(place, "flash_prefill:block_size=4,lowering=native")});
+  EXPECT_FALSE(native->recall_without_sink());
+}
+
+TEST(HeadsToList, TheSelectedHeadComesFirstAndOnce) {
+  SmallTrace trace;
+  replay::SpanLoss loss;
+  loss.layout.q_heads_per_row = 2;
+  for (const auto& [layer, row, mass] :
+       {std::tuple{0, 0, 1.0}, std::tuple{0, 1, 8.0}, std::tuple{1, 0, 4.0}, std::tuple{1, 1, 7.0}})
+    loss.heads.push_back({.layer = layer, .row = row, .kept = 1, .keys = 4, .mass = mass});
+  const auto listed = [&](int layer, int q_head, std::size_t most) {
+    std::vector<double> masses;
+    for (const replay::SpanHead* head :
+         heads_to_list(loss, place_in(trace, layer, q_head, 2), most))
+      masses.push_back(head->mass);
+    return masses;
+  };
+  EXPECT_EQ(listed(0, 1, 2), (std::vector<double>{1, 8, 7}));
+  EXPECT_EQ(listed(1, 3, 2), (std::vector<double>{7, 8}));
+  EXPECT_EQ(listed(1, 0, 0), (std::vector<double>{4}));
 }
 
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
