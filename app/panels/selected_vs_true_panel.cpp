@@ -196,7 +196,9 @@ class SelectedVsTruePanel final : public Panel {
     if (const auto rest = answer.recall_without_sink())
       tiles.insert(tiles.begin() + 1, {fmt::format("{:.3f}", *rest), "without key 0", 0,
                                        "Mass recall over all candidates but key 0, the sink."});
-    if (!context.figure) tiles.pop_back();  // the complement of the recall: room is short there
+    // Room is short in the window: the filter below says how many wastes there are, and what is missed is
+    // the complement of the recall.
+    if (!context.figure) tiles.resize(tiles.size() - 2);
     widgets::number_tiles_ui(p, tiles);
   }
 
