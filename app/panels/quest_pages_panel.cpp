@@ -163,6 +163,7 @@ class QuestPagesPanel final : public Panel {
                            {"dropped", color_of(p, PageMove::Dropped)},
                            {"never taken", color_of(p, PageMove::Out)},
                            {"Jaccard with the step before", p.text, Shape::Line}});
+    ImGui::Dummy({0, widgets::em(0.6F)});  // the spans are named above the map
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
     page_steps_ui(context, result, texture_, {room.x * 0.58F - gap, room.y});
