@@ -384,7 +384,7 @@ class QueryGeometryPanel final : public Panel {
     ImGui::SetCursorScreenPos(inset.at(plots.first.low(), plots.first.high()));
     closer_ui(context, inset.size, plots.second, plot);
     ImGui::SetCursorScreenPos({after.x, after.y - ImGui::GetStyle().ItemSpacing.y});
-    ImGui::Dummy({0, 0});
+    ImGui::Dummy({0, 0});  // what follows begins below the plot again
   }
 
   template <typename Plot>

@@ -50,7 +50,7 @@ struct Lanes {
   static float gap() { return widgets::em(0.2F); }
 };
 
-// The keys of a rank or two beyond the edges of the plot are drawn in part.
+// Half-open; with those that the edges of the plot cut.
 struct Ranks {
   std::size_t first = 0, last = 0;
 };
@@ -68,7 +68,7 @@ ImVec2 edges_of(std::size_t rank) {
   return {left, std::max(ImPlot::PlotToPixels(static_cast<double>(rank) + 1.4, 0).x, left + 1)};
 }
 
-// A triangle whose tip is at `tip`; up: it points upwards.
+// A triangle that points to `tip`, from below where `up`.
 void mark_ui(DrawContext& context, const KeyRank& key, float x, float tip, bool up) {
   const float half = widgets::em(0.3F), base = tip + (up ? half * 1.5F : -half * 1.5F);
   ImPlot::GetPlotDrawList()->AddTriangleFilled(
@@ -152,7 +152,8 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
     text +=
-        fmt::format("{} {} {}, lost {}", all_wastes > 0 ? ";" : "", watched,
+        fmt::format("{} {} {} of {}, lost {}", all_wastes > 0 ? ";" : "", watched,
+                    watched == 1 ? "key" : "keys",
                     state::readable_name(state::watched_span(methods.front().place)->name), lost);
   const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_wrapped(context.palette.muted, text);

@@ -39,8 +39,8 @@ class RankEnds {
 class RankBars {
  public:
   // Of one method; or of two that rank the same keys: what each kept stands in a lane below the bars.
-  // In a size that may be -1 wide. A click selects the key. What the method kept in vain, or
-  // what is watched, further right than the plot goes is told in a line above it.
+  // In a size that may be -1 wide. A click selects the key. A line above it counts the
+  // wastes and the watched keys whose ranks lie further right than the plot goes.
   void draw(DrawContext& context, const std::vector<RankedKeys>& methods, const RankEnds& ends,
             const char* id, ImVec2 size);
 

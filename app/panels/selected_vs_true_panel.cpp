@@ -128,7 +128,7 @@ class SelectedVsTruePanel final : public Panel {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
     text += fmt::format("recall {:.3f}", cell.mass_recall);
-    if (const auto rest = answer.recall_without_sink())
+    if (const auto rest = answer.recall_without_sink)
       text += fmt::format(" ({:.3f} without key 0)", *rest);
     return text + fmt::format(", {}, {}", count(cell.hits, "hit", "hits"),
                               count(cell.misses, "miss", "misses"));
@@ -163,7 +163,7 @@ class SelectedVsTruePanel final : public Panel {
                           s.choice(Slot::B).key()));
     const bool both = show_now(context, kView) == state::Show::Both;
     const float share = both ? 0.6F : 0.45F;
-    // Two methods share the height of their plot.
+    // Lanes need room below the bars.
     const float least =
         std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
     bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
@@ -193,7 +193,7 @@ class SelectedVsTruePanel final : public Panel {
         {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",
          p.kind == widgets::ThemeKind::Dark ? p.waste : p.warning},
         {fmt::format("{:.3f}", v.missed_mass), "mass missed", p.miss}};
-    if (const auto rest = answer.recall_without_sink())
+    if (const auto rest = answer.recall_without_sink)
       tiles.insert(tiles.begin() + 1, {fmt::format("{:.3f}", *rest), "without key 0", 0,
                                        "Mass recall over all candidates but key 0, the sink."});
     // Room is short in the window: the filter below says how many wastes there are, and what is missed is

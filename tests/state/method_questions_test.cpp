@@ -67,7 +67,7 @@ TEST_F(MethodQuestionsTest, RecallWithoutTheSinkLeavesKeyZeroOutOfBothSums) {
     for (const std::int32_t key : row(place, choice).positions)
       if (key > 0) kept += mass[static_cast<std::size_t>(key)];
     for (std::int32_t key = 1; key < chunk.begin; ++key) all += mass[static_cast<std::size_t>(key)];
-    const auto rest = answer(SelectedVsTrueQuestion{place, choice})->recall_without_sink();
+    const auto rest = answer(SelectedVsTrueQuestion{place, choice})->recall_without_sink;
     ASSERT_TRUE(rest);
     EXPECT_NEAR(*rest, kept / all, 1e-5) << spec;
   }
@@ -78,7 +78,7 @@ TEST_F(MethodQuestionsTest, RecallWithoutTheSinkIsOfKeysAlone) {
   const Place place = place_in(trace_, 1, 2, 3);
   const auto native = answer(
       SelectedVsTrueQuestion{place, method(place, "flash_prefill:block_size=4,lowering=native")});
-  EXPECT_FALSE(native->recall_without_sink());
+  EXPECT_FALSE(native->recall_without_sink);
 }
 
 TEST(HeadsToList, TheSelectedHeadComesFirstAndOnce) {

@@ -30,6 +30,17 @@ void each_listed(Workspace& workspace, const ListedKeys& listed, const std::vect
     row(keys[only != nullptr ? static_cast<std::size_t>((*only)[i]) : i]);
 }
 
+std::optional<double> recall_without_sink(const analysis::SelectedVsTrue& cell) {
+  if (cell.first_candidate > 0) return std::nullopt;
+  double kept = 0, all = 0;
+  for (const KeyRank& key : cell.by_true_rank) {
+    if (key.position == 0) continue;
+    all += key.mass;
+    if (is_kept(key.verdict)) kept += key.mass;
+  }
+  return all > 0 ? std::optional(kept / all) : std::nullopt;
+}
+
 std::string problem(Workspace& workspace) {
   if (show_of(workspace, kViewId) == Show::Both)
     return problem_of(workspace.ask(selected_by_both_question(workspace)));
@@ -87,17 +98,6 @@ const std::vector<std::int32_t>* ListedKeys::by(const std::string& filter) const
   return filter == "kept_by_one" && of_two_ ? &kept_by_one_ : nullptr;
 }
 
-std::optional<double> SelectedVsTrueQuestion::Answer::recall_without_sink() const {
-  if (!counts_keys || cell.first_candidate > 0) return std::nullopt;
-  double kept = 0, all = 0;
-  for (const KeyRank& key : cell.by_true_rank) {
-    if (key.position == 0) continue;
-    all += key.mass;
-    if (is_kept(key.verdict)) kept += key.mass;
-  }
-  return all > 0 ? std::optional(kept / all) : std::nullopt;
-}
-
 Lane SelectedVsTrueQuestion::lane() const {
   constexpr std::int64_t kManyLogits = std::int64_t{1} << 27;
   if (place.empty()) return Lane::Compute;
@@ -124,7 +124,7 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
   }
   for (const KeyRank& key : keys)
     if (key.mass > 0) answer.least_share = answer.share_of(key);  // keys come by falling mass
-  answer.counts_keys = !selected->reads_masks;
+  if (!selected->reads_masks) answer.recall_without_sink = recall_without_sink(answer.cell);
   answer.facts = facts_of(place, method, *run);
   return answer;
 }

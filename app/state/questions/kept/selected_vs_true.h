@@ -44,10 +44,9 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
       return index < cell.mass.size() && total_mass > 0 ? cell.mass[index] / total_mass : 0;
     }
     std::int64_t kept() const { return cell.hits + cell.wastes; }
-    bool counts_keys = true;  // the recall is of keys, not of pairs of a mask
-    // The mass recall over all candidates but key 0, which many heads use as a sink; nothing where it is no
-    // candidate, nothing else has mass, or pairs are counted (docs/metrics.md).
-    std::optional<double> recall_without_sink() const;
+    // The mass recall over all candidates but key 0, which many heads use as a sink. Nothing where it is no
+    // candidate, nothing else has mass, or the recall counts pairs of a mask (docs/metrics.md).
+    std::optional<double> recall_without_sink;
   };
 
   std::string title() const { return "Ranking the keys by true attention mass"; }

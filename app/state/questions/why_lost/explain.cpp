@@ -233,7 +233,7 @@ WatchedKey watched_key(Workspace& workspace) {
                                     found->num_lost, letter_of(slot))
                       : "the most attended of its keys, which are all kept here";
     if (found->lost && !found->missed)
-      watched.note += "; as many keys by true mass leave it out, too";
+      watched.note += "; choosing by true mass would not keep it either";
     if (found->lost) return watched;
   }
   return watched;
