@@ -1,7 +1,7 @@
-// heavy_tail: how few queries and keys carry a head's attention. Left the queries by their distance
-// to the mean query, and below it how scores deviate from their key's mean; in the middle the shares
-// of the mass by key and by query, on log axes with a power law through the largest; right the
-// chunk's rows of attention, the farthest query on top.
+// heavy_tail: how few queries and keys carry a head's attention. Left one plot of three: the shares of
+// the mass by key and by query, on log axes with a power law through the largest; the queries by their
+// distance to the mean query; how scores deviate from their key's mean. Right the chunk's rows of
+// attention, the farthest query on top.
 #include "app/panels/heavy_tail_words.h"
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
@@ -42,7 +42,8 @@ class HeavyTailPanel final : public Panel {
     const Place& place = result.question.place;
     widgets::figure_head_ui(
         context.palette, context.figure, "Heavy tail", "", place_caption(place),
-        result ? tail_chips(context, place, *result) : trace_chips(context, place));
+        result ? tail_chips(context, place, *result, context.workspace.option(kView, "plot"))
+               : trace_chips(context, place));
     if (!ready_ui(context, result, "Ranking queries and keys by their attention")) return;
     headline_ui(context, tail_finding(*result));
     legend_ui(context, place, *result);
@@ -61,15 +62,21 @@ class HeavyTailPanel final : public Panel {
   static void legend_ui(DrawContext& context, const Place& place, const Answer& answer) {
     using Shape = widgets::LegendItem::Shape;
     const widgets::Palette& p = context.palette;
+    const std::string& plot = context.workspace.option(kView, "plot");
+    const bool of_mass = plot == "mass" && answer.has_mass();
     std::vector<widgets::LegendItem> items;
-    if (answer.num_queries() > 1) items.push_back({"query", query_color(p), Shape::Line});
-    if (answer.has_mass()) items.push_back({"key", key_color(p), Shape::Line});
-    const bool deviates = !answer.spread.deviations.bins.empty();
-    items.push_back(
-        {deviates ? "power law (Hill); of scores: normal distribution" : "power law (Hill)", p.fit,
-         Shape::Line});
-    if (const auto span = marked_keys(place, answer); span && answer.has_mass())
+    if (plot == "scores") {
+      items.push_back({"scores", key_color(p), Shape::Square});
+      items.push_back({"normal distribution", p.fit, Shape::Line});
+    } else {
+      if (answer.num_queries() > 1) items.push_back({"query", query_color(p), Shape::Line});
+      if (of_mass) items.push_back({"key", key_color(p), Shape::Line});
+      items.push_back({"power law (Hill)", p.fit, Shape::Line});
+    }
+    if (const auto span = marked_keys(place, answer); span && of_mass)
       items.push_back({state::readable_name(span->name), p.text, Shape::Dot});
+    if (answer.num_queries() > 1 && place.chunk_info().begin > 0)
+      items.push_back({"the chunk begins", p.muted, Shape::Line});
     if (looked_at(place) >= 0) items.push_back({"selected query", p.accent, Shape::Ring});
     widgets::legend_ui(p, items);
     beside_ui(widgets::em(1.5F), widgets::em(22));
@@ -78,80 +85,60 @@ class HeavyTailPanel final : public Panel {
 
   void plots_ui(DrawContext& context, const Tails& result) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float gap = widgets::em(1);
-    const bool beside = room.x > widgets::em(52);
-    const bool two = beside && !result->spread.deviations.bins.empty();
-    // A plot and its heading, twice where scores stand below the relevance.
-    const float least = (least_plot_height() + widgets::em(3)) * (two ? 2 : 1);
-    const float height = !beside ? std::max(widgets::em(15), context.least_plot + widgets::em(4))
+    const bool beside = room.x > widgets::em(42);
+    const float least = least_plot_height() + widgets::em(6);
+    const float height = !beside ? std::max(widgets::em(17), context.least_plot + widgets::em(6))
                          : context.figure ? room.y
                                           : std::max(room.y, least);
-    const auto column = [&](const char* id, float share, auto draw_ui) {
-      ImGui::BeginChild(id, {beside && share < 1 ? share * room.x : 0, height},
-                        ImGuiChildFlags_None, child_flags(context));
-      draw_ui();
-      ImGui::EndChild();
-      if (beside && share < 1) ImGui::SameLine(0, gap);
-    };
-    if (result->num_queries() > 1) {  // one query is its own mean
-      const bool deviates = !result->spread.deviations.bins.empty();
-      column("relevance", 0.25F, [&] {
-        const float part = deviates && beside ? 0.5F * ImGui::GetContentRegionAvail().y : 0;
-        ImGui::BeginChild("by rank", {0, part}, ImGuiChildFlags_None, child_flags(context));
-        relevance_ui(context, result);
-        ImGui::EndChild();
-        if (!deviates || !beside) return;
-        ImGui::BeginChild("deviations", {0, 0}, ImGuiChildFlags_None, child_flags(context));
-        deviations_ui(context, result);
-        ImGui::EndChild();
-      });
-      if (deviates && !beside) column("deviations", 1, [&] { deviations_ui(context, result); });
-    }
-    if (result->has_mass()) column("mass", 0.29F, [&] { mass_ui(context, result); });
-    column("rows", 1, [&] { rows_ui(context, result); });
+    ImGui::BeginChild("tail", {beside ? 0.42F * room.x : 0, height}, ImGuiChildFlags_None,
+                      child_flags(context));
+    tail_ui(context, result);
+    ImGui::EndChild();
+    if (beside) ImGui::SameLine(0, widgets::em(1));
+    ImGui::BeginChild("rows", {0, height}, ImGuiChildFlags_None, child_flags(context));
+    rows_ui(context, result);
+    ImGui::EndChild();
+  }
+
+  void tail_ui(DrawContext& context, const Tails& result) {
+    const std::string& plot = context.workspace.option(kView, "plot");
+    if (plot == "queries")
+      relevance_ui(context, result);
+    else if (plot == "scores")
+      deviations_ui(context, result);
+    else
+      mass_ui(context, result);
   }
 
   static ImVec2 rest_of(const DrawContext& context) {
     return {-1, plot_height(context, ImGui::GetContentRegionAvail().y - 1)};
   }
 
-  // Whether plots have room for short words only.
-  static bool is_low() { return ImGui::GetContentRegionAvail().y < widgets::em(14); }
-
-  // In the longer words where they fit.
-  static void column_head_ui(DrawContext& context, const std::string& title,
-                             const std::string& measured, const std::string& in_short) {
-    float room = ImGui::GetContentRegionAvail().x - widgets::em(0.7F);
-    {
-      const widgets::FontScope strong(widgets::Type::Strong);
-      room -= ImGui::CalcTextSize(title.c_str()).x;
-    }
-    const auto fits = [&] {
-      const widgets::FontScope small(widgets::Type::Caption);
-      return ImGui::CalcTextSize(measured.c_str()).x <= room;
-    };
-    heading_ui(context, title, fits() ? measured : in_short);
+  // What the plot is and measures, which one it is, and what it says here.
+  static void plot_head_ui(DrawContext& context, const std::string& title,
+                           const std::string& measured, const std::string& finding) {
+    heading_ui(context, title, measured);
+    if (!context.figure) option_ui(context, kView, "plot", "plot", widgets::em(6));
+    if (!finding.empty()) widgets::text_wrapped(context.palette.text, finding);
   }
-  // As high as the names of spans above the rows, so that the plots beside them begin with them.
-  static void room_of_names_ui() { ImGui::Dummy({0, widgets::em(0.9F)}); }
 
   void relevance_ui(DrawContext& context, const Tails& result) {
-    column_head_ui(context, "Relevance", "1 + S_q = 1 \u2212 cos(mean query, query), by rank",
-                   "1 \u2212 cos(mean, query)");
-    room_of_names_ui();
+    plot_head_ui(context, "Queries", "1 + S_q = 1 \u2212 cos(mean query, query), by rank",
+                 far_queries_finding(*result));
     const Curve& curve = result->relevance;
-    if (curve.line.empty()) {
-      widgets::empty_ui(context.palette, "All queries are equal: no S_q exceeds \u22121.");
+    if (result->num_queries() == 1 || curve.line.empty()) {
+      widgets::empty_ui(context.palette, result->num_queries() == 1
+                                             ? "The chunk has one query, which is its own mean."
+                                             : "All queries are equal: no S_q exceeds \u22121.");
       return;
     }
-    const bool short_words = is_low();
     if (!ImPlot::BeginPlot("##relevance", rest_of(context), kScatterFlags)) return;
     // At least a decade, so that a narrow spread looks narrow; a query along the mean falls out.
     const double most = curve.line.front().second;
     const double low = 0.8 * std::max(curve.line.back().second, 1e-3 * most);
     const double high = std::max(1.4 * most, 10 * low);
-    ImPlot::SetupAxes("rank of query by S_q (log)", short_words ? "1 + S_q" : "1 + S_q (log)",
-                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxes("rank of query by S_q (log)", "1 + S_q (log)", ImPlotAxisFlags_NoHighlight,
+                      ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxesLimits(0.9, 1.2 * static_cast<double>(curve.ranking.size()), low, high,
@@ -176,20 +163,21 @@ class HeavyTailPanel final : public Panel {
   // The histogram of deviations on a log axis, and the normal distribution of the same variance.
   void deviations_ui(DrawContext& context, const Tails& result) {
     const analysis::ScoreDeviations& deviations = result->spread.deviations;
-    column_head_ui(context, "Scores", "cos(query, key) less its key's mean", "cos less its mean");
+    plot_head_ui(context, "Scores", "cos(query, key) less its key's mean",
+                 max_or_mean_finding(*result));
+    if (deviations.bins.empty()) {
+      widgets::empty_ui(context.palette, "No score deviates from its key's mean.");
+      return;
+    }
     if (!ImPlot::BeginPlot("##deviations", rest_of(context), kScatterFlags)) return;
     const double width = analysis::ScoreDeviations::kBinWidth;
     const double low = 0.5 / static_cast<double>(deviations.count);
     const double far = 1.05 * std::max({4.0, -deviations.lowest, deviations.highest});
-    ImPlot::SetupAxes("deviation (\u03C3)", is_low() ? "share" : "share (log)",
-                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxes("deviation (\u03C3)", "share of scores (log)", ImPlotAxisFlags_NoHighlight,
+                      ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxesLimits(-far, far, low, 0.6, deviations_fit_.condition(result.key));
     ImPlot::SetupAxisFormat(ImAxis_Y1, percent_tick);
-    // The default leaves a low axis with a single tick.
-    std::vector<double> ticks;
-    for (double share = 0.1; share > low; share *= is_low() ? 0.01 : 0.1) ticks.push_back(share);
-    ImPlot::SetupAxisTicks(ImAxis_Y1, ticks.data(), static_cast<int>(ticks.size()));
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
     ImDrawList* draw = ImPlot::GetPlotDrawList();
@@ -232,19 +220,20 @@ class HeavyTailPanel final : public Panel {
   }
 
   void mass_ui(DrawContext& context, const Tails& result) {
-    column_head_ui(context, "Mass", "share of the attention to the past, position 0 left out",
-                   "of the past but position 0");
-    room_of_names_ui();
+    plot_head_ui(context, "Mass", "share of the attention to the past, position 0 left out", "");
     const Answer& answer = *result;
-    const bool short_words = is_low();
+    if (!answer.has_mass()) {
+      widgets::empty_ui(context.palette, "No key besides position 0 lies before this chunk.");
+      return;
+    }
     if (!ImPlot::BeginPlot("##mass", rest_of(context), kScatterFlags)) return;
     const bool several = answer.num_queries() > 1;
     const double top = std::max({answer.keys.height(0), several ? answer.queries.height(0) : 0,
                                  answer.keys.tail ? std::min(1.0, answer.keys.tail->at(1)) : 0});
     const double bottom = std::max(answer.keys.line.back().second, 1e-5 * top);
     ImPlot::SetupAxes(several ? "rank of key or query (log)" : "rank of key (log)",
-                      short_words ? "share (log)" : "share of the mass (log)",
-                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+                      "share of the mass (log)", ImPlotAxisFlags_NoHighlight,
+                      ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxesLimits(
@@ -325,27 +314,19 @@ class HeavyTailPanel final : public Panel {
     const RowOrder* order = state::row_order(*result, order_name);
     const bool several = result->num_queries() > 1;
     const bool sorted = several && order != nullptr;
-    std::string measured = !several ? "the attention of the query"
-                           : sorted ? "farthest from the mean query on top"
-                                    : "first query on top";
-    const std::string in_short = measured;
-    if (several && place.chunk_info().begin > 0) measured += "; the line: the chunk begins";
-    column_head_ui(context,
-                   !several          ? "Row"
-                   : !context.figure ? "Rows"
-                   : sorted          ? "Rows by S_q"
-                                     : "Rows by position",
-                   measured, in_short);
-    if (several && !context.figure) {
-      option_beside_ui(context, kView, "order", "by", widgets::em(6));
-    } else {
-      room_of_names_ui();
-    }
+    heading_ui(context,
+               !several          ? "Row"
+               : !context.figure ? "Rows"
+               : sorted          ? "Rows by S_q"
+                                 : "Rows by position",
+               !several ? "the attention of the query"
+               : sorted ? "farthest from the mean query on top"
+                        : "first query on top");
+    if (several && !context.figure) option_ui(context, kView, "order", "by", widgets::em(6));
     MapPlotSpec spec;
     spec.id = "##rows";
     spec.x_label = "key (token position)";
-    if (several)
-      spec.y_label = is_low() ? "query" : sorted ? "query, by falling S_q" : "query of the chunk";
+    if (several) spec.y_label = sorted ? "query, by falling S_q" : "query of the chunk";
     spec.rows = place.chunk_info().length;
     spec.cols = place.chunk_info().end();
     spec.show_y_ticks = several;
@@ -382,10 +363,9 @@ class HeavyTailPanel final : public Panel {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     ImPlot::PushPlotClipRect();
-    const double begin = place.chunk_info().begin;
-    if (begin > 0)
+    if (const double begin = place.chunk_info().begin; begin > 0)
       draw->AddLine(ImPlot::PlotToPixels(begin, limits.Y.Min),
-                    ImPlot::PlotToPixels(begin, limits.Y.Max), context.palette.current,
+                    ImPlot::PlotToPixels(begin, limits.Y.Max), context.palette.muted,
                     std::max(1.0F, widgets::em(0.1F)));
     if (const std::int32_t row = looked_at(place); row >= 0) {
       const double at =

@@ -30,38 +30,27 @@ widgets::Chip tail_chip(const std::string& name, const std::optional<analysis::P
                   tail->top, format_count(count), tail->top + 1, tail->index, more)};
 }
 
-// Whether the maximum of a key's scores, QuoKA's choice, finds more here than their mean.
-std::string max_or_mean(const TailAnswer& answer) {
-  if (!answer.found_by_largest || !answer.found_by_mean) return "";
-  const std::int64_t largest = *answer.found_by_largest, mean = *answer.found_by_mean;
-  const char* verdict = largest > mean   ? "here the maximum finds more"
-                        : largest < mean ? "here the mean finds more"
-                                         : "here both find as many";
-  return fmt::format(
-      " Of the {0} keys that hold that half {1} are among the {0} of largest maximum score, {2} "
-      "among "
-      "the {0} of largest mean score: {3}.",
-      answer.keys.half, largest, mean, verdict);
-}
-
 }  // namespace
 
 std::vector<widgets::Chip> tail_chips(DrawContext& context, const Place& place,
-                                      const TailAnswer& answer) {
+                                      const TailAnswer& answer, const std::string& plot) {
   std::vector<widgets::Chip> chips;
   if (answer.has_mass()) {
     chips.push_back(tail_chip("keys: tail index", answer.keys.tail, answer.num_keys(),
                               " The values are the masses of the past keys but position 0."));
     chips.push_back(
         {fmt::format("sink {} of query head {}", share_text(answer.sink_share), place.q_head), 0,
-         "Position 0's share of what the chunk's queries give to all past keys. It is "
+         "Position 0's share of what the chunk's queries of this query head give to all past keys. "
+         "A KV "
+         "head serves several query heads: its share, in Selected vs true, is their mean. It is "
          "left out of every other number here."});
   }
-  if (answer.num_queries() > 1)
+  if (plot == "queries" && answer.num_queries() > 1)
     chips.push_back(tail_chip("queries: tail index", answer.relevance.tail, answer.num_queries(),
                               " The values are 1 + S_q; they cannot exceed 2, so the law only "
                               "describes the upper ranks."));
-  if (const analysis::ScoreDeviations& scores = answer.spread.deviations; !scores.bins.empty())
+  if (const analysis::ScoreDeviations& scores = answer.spread.deviations;
+      plot == "scores" && !scores.bins.empty())
     chips.push_back(
         {fmt::format("scores: {:.1f} to {:.1f} \u03C3", scores.lowest, scores.highest), 0,
          fmt::format(
@@ -85,15 +74,31 @@ std::string tail_finding(const TailAnswer& answer) {
       format_count(answer.keys.half), format_count(answer.num_keys()),
       of_all(answer.keys.half, answer.num_keys()));
   if (answer.num_queries() == 1) return text + ".";
+  return text + fmt::format(" and comes from {} of {} queries ({}).", answer.queries.half,
+                            answer.num_queries(),
+                            of_all(answer.queries.half, answer.num_queries()));
+}
+
+std::string far_queries_finding(const TailAnswer& answer) {
+  if (!answer.has_mass() || answer.num_queries() == 1) return "";
   const double share_of_them = static_cast<double>(answer.quarter) / answer.num_queries();
-  text += fmt::format(
-      " and comes from {} of {} queries ({}). The {} of largest S_q {} {}, {} their share of the "
-      "queries.",
-      answer.queries.half, answer.num_queries(), of_all(answer.queries.half, answer.num_queries()),
+  return fmt::format(
+      "The {} of largest S_q {} {} of the attention to the past, {} their share of the queries.",
       answer.quarter == 1 ? "query" : fmt::format("{} queries", answer.quarter),
       answer.quarter == 1 ? "gives" : "give", share_text(answer.quarter_share),
       answer.quarter_share < share_of_them ? "less than" : "no less than");
-  return text + max_or_mean(answer);
+}
+
+std::string max_or_mean_finding(const TailAnswer& answer) {
+  if (!answer.found_by_largest || !answer.found_by_mean) return "";
+  const std::int64_t largest = *answer.found_by_largest, mean = *answer.found_by_mean;
+  const char* verdict = largest > mean   ? "here the maximum finds more"
+                        : largest < mean ? "here the mean finds more"
+                                         : "here both find as many";
+  return fmt::format(
+      "Of the {0} keys that hold half of the attention {1} are among the {0} of largest maximum "
+      "score, {2} among the {0} of largest mean score: {3}.",
+      answer.keys.half, largest, mean, verdict);
 }
 
 std::string tail_query_lines(const Place& place, const TailAnswer& answer, std::int32_t row) {

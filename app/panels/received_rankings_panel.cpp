@@ -57,10 +57,12 @@ int strip_at(double y) {
   return -1;
 }
 
-// 1 for the best rank, 0 for the last; half way at the square root of the number of keys, so that
-// the few best stand out of thousands.
-double brightness(std::int32_t rank, std::int64_t num_keys) {
-  return 1 - std::log(1.0 + rank) / std::log(1.0 + static_cast<double>(num_keys));
+// 1 for the best rank, 0 for the last. The ranks that count as high are set off from the others, so that
+// the two rankings differ to the eye where they differ in what is global and what query-specific.
+double brightness(std::int32_t rank, const ReceivedRankings& r) {
+  const auto top = static_cast<double>(r.top), rest = static_cast<double>(r.num_keys()) - top;
+  if (rank < r.top) return 1 - 0.35 * rank / top;
+  return 0.3 * (1 - (rank - top) / std::max(1.0, rest));
 }
 
 // What is drawn: the rankings, and the selection of a method where it is known of the same place.
@@ -84,7 +86,7 @@ ImU32 pixel_color(const widgets::Palette& palette, const Picture& picture, int s
     // Broken ones rank last: then all of the pixel's keys are.
     if (r.kind[static_cast<std::size_t>(best - ranks.begin())] == KeyKind::Broken)
       return palette.error;
-    return widgets::sequential_color(palette, brightness(*best, r.num_keys()));
+    return widgets::sequential_color(palette, brightness(*best, r));
   }
   bool kept = false, specific = false, global = false, broken = false, lost = false;
   for (auto j = static_cast<std::size_t>(keys.first); j < static_cast<std::size_t>(keys.second);

@@ -151,9 +151,9 @@ constexpr std::array<Stop, 6> kSequentialLight{{{0.0, 0xFFFFFF},
                                                 {0.85, 0x1A4A8E},
                                                 {1.0, 0x0B1B4D}}};
 constexpr std::array<Stop, 5> kDivergingDark{
-    {{0.0, 0xFF7A3D}, {0.3, 0x96513A}, {0.5, 0x353B45}, {0.7, 0x34648F}, {1.0, 0x4AA8FF}}};
+    {{0.0, 0xFF7A3D}, {0.3, 0xA8613F}, {0.5, 0x656C76}, {0.7, 0x4A78A3}, {1.0, 0x4AA8FF}}};
 constexpr std::array<Stop, 5> kDivergingLight{
-    {{0.0, 0xC24E00}, {0.25, 0xF1A468}, {0.5, 0xF1F2F4}, {0.75, 0x8DBEE6}, {1.0, 0x14609F}}};
+    {{0.0, 0xC24E00}, {0.25, 0xEE9A5A}, {0.5, 0xD3D7DC}, {0.75, 0x83B4DD}, {1.0, 0x14609F}}};
 
 }  // namespace
 

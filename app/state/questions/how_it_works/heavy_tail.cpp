@@ -166,7 +166,11 @@ ViewInfo heavy_tail_view() {
                   "Queries, keys and heads"}
       .follow(At::Cell | At::Query | At::Keys)
       .take(0)
-      .with({{"order",
+      .with({{"plot",
+              {"mass", "queries", "scores"},
+              "left of the rows: the attention by key and by query, how far the queries lie from "
+              "their mean, or how scores deviate from their key's mean"},
+             {"order",
               {"relevance", "position"},
               "how the rows of attention are ordered: largest S_q on top, or as they come"}})
       .draw(problem_with<question_of>, table, array);
