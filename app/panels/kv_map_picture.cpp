@@ -66,6 +66,13 @@ class DifferenceMix {
 // What is drawn: cells of a few kinds, and of a very large map also their counts in a small grid.
 template <typename Kind, int N>
 struct Cells {
+  template <typename Map>
+  Cells(const std::vector<Kind>& of_map, const analysis::CountGrid<N>& counts, const Map& map)
+      : kinds(of_map),
+        grid(counts),
+        num_chunks(static_cast<std::int64_t>(map.chunks.size())),
+        num_tokens(map.num_tokens) {}
+
   const std::vector<Kind>& kinds;  // [num_chunks, num_tokens]
   const analysis::CountGrid<N>& grid;
   std::int64_t num_chunks = 0, num_tokens = 0;
@@ -202,11 +209,7 @@ void mark_true_keys(const widgets::Palette& palette, const state::TrueKeysQuesti
 void fill_kv_map(const widgets::Palette& palette, const state::KvMapQuestion::Answer& answer,
                  const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const analysis::KvMap& map = answer.map;
-  fill<StateMix>(
-      palette,
-      Cells<KeyState, analysis::kNumKeyStates>{
-          map.states, answer.grid, static_cast<std::int64_t>(map.chunks.size()), map.num_tokens},
-      window, pixels);
+  fill<StateMix>(palette, Cells(map.states, answer.grid, map), window, pixels);
   widgets::hatch_pixels(palette, window.width, pixels);
   mark_deaths(palette, map, window, pixels);
 }
@@ -216,11 +219,7 @@ void fill_kv_difference(const widgets::Palette& palette,
                         const state::TrueKeysQuestion::Answer* true_keys,
                         const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const analysis::KvDifference& map = answer.map;
-  fill<DifferenceMix>(
-      palette,
-      Cells<KeptBy, analysis::kNumKeptBy>{
-          map.cells, answer.grid, static_cast<std::int64_t>(map.chunks.size()), map.num_tokens},
-      window, pixels);
+  fill<DifferenceMix>(palette, Cells(map.cells, answer.grid, map), window, pixels);
   if (true_keys != nullptr) mark_true_keys(palette, *true_keys, window, map.num_tokens, pixels);
 }
 

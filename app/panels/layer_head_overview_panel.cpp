@@ -100,9 +100,9 @@ class OverviewPanel final : public Panel {
       if (lists) lists_ui(context, result, coloring, headings);
       return;
     }
-    const float side = widgets::em(19);
+    const float side = widgets::em(23);
     // On paper the page grows by the lists below.
-    if (context.least_plot > 0 && ImGui::GetContentRegionAvail().x < 2.2F * side) {
+    if (context.least_plot > 0 && ImGui::GetContentRegionAvail().x < 1.8F * side) {
       const float lists = widgets::em(17);
       ImGui::BeginChild("grid",
                         {0, std::max(ImGui::GetContentRegionAvail().y - lists, widgets::em(14))},

@@ -72,6 +72,9 @@ TEST_F(SafetensorsTest, RefusesWhatIsNotOne) {
   const auto tensor = [](const std::string& text) {
     return with_header(R"({"a":)" + text + "}", std::string(8, 'x'));
   };
+  const auto f32 = [&](const std::string& shape, const std::string& offsets) {
+    return tensor(R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}");
+  };
   EXPECT_THAT(refusal(""), HasSubstr("too short"));
   EXPECT_THAT(refusal("1234567"), HasSubstr("too short"));
   EXPECT_THAT(refusal(std::string(8, '\xFF') + "{}"), HasSubstr("longer than the file"));
@@ -84,20 +87,13 @@ TEST_F(SafetensorsTest, RefusesWhatIsNotOne) {
               HasSubstr("type F33"));
   EXPECT_THAT(refusal(tensor(R"({"dtype":"I32","shape":[2],"data_offsets":[0,8]})")),
               HasSubstr("type I32"));
-  EXPECT_THAT(refusal(tensor(R"({"dtype":"F32","shape":[3],"data_offsets":[0,12]})")),
-              HasSubstr("not all in the file"));
-  EXPECT_THAT(refusal(tensor(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})")),
-              HasSubstr("not all in the file"));
-  EXPECT_THAT(refusal(tensor(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})")),
-              HasSubstr("takes 4 bytes where the file has 8"));
-  EXPECT_THAT(refusal(tensor(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})")),
-              HasSubstr("no whole number"));
-  EXPECT_THAT(refusal(tensor(R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})")),
-              HasSubstr("no whole number"));
+  EXPECT_THAT(refusal(f32("[3]", "[0,12]")), HasSubstr("not all in the file"));
+  EXPECT_THAT(refusal(f32("[2]", "[8,0]")), HasSubstr("not all in the file"));
+  EXPECT_THAT(refusal(f32("[1]", "[0,8]")), HasSubstr("takes 4 bytes where the file has 8"));
+  EXPECT_THAT(refusal(f32("[-2]", "[0,8]")), HasSubstr("no whole number"));
+  EXPECT_THAT(refusal(f32("[2.0]", "[0,8]")), HasSubstr("no whole number"));
   // 2^33 * 2^31 * 4 bytes wraps round to 0.
-  EXPECT_THAT(
-      refusal(tensor(R"({"dtype":"F32","shape":[8589934592,2147483648],"data_offsets":[0,0]})")),
-      HasSubstr("larger than the file"));
+  EXPECT_THAT(refusal(f32("[8589934592,2147483648]", "[0,0]")), HasSubstr("larger than the file"));
   const std::string once = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   EXPECT_THAT(refusal(with_header("{" + once + "," + once + "}", std::string(8, 'x'))),
               HasSubstr("twice"));

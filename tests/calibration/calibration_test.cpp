@@ -211,6 +211,13 @@ class CalibrationFiles : public ::testing::Test {
     shape.chunk_lengths.assign(12, 16);
     return shape;
   }
+  PatternSearchOptions search_of(const SmallTrace& trace, double max_density) const {
+    PatternSearchOptions options;
+    options.trace = trace.session().info().path;
+    options.output = folder_ / "patterns.json";
+    options.max_density = max_density;
+    return options;
+  }
 
   const TemporaryFolder folder_;
 };
@@ -275,10 +282,7 @@ TEST_F(CalibrationFiles, RefusesTracesThatDoNotGoTogether) {
 TEST_F(CalibrationFiles, SearchedPatternsKeepWhatTheReportSays) {
   const SmallTraceShape shape = {.chunk_lengths = {160, 60, 40}};
   const SmallTrace trace(shape);
-  PatternSearchOptions options;
-  options.trace = trace.session().info().path;
-  options.output = folder_ / "patterns.json";
-  options.max_density = 0.8;
+  const PatternSearchOptions options = search_of(trace, 0.8);
   const PatternSearchReport report = search_patterns(options, {});
   EXPECT_EQ(report.num_heads, 8);
   EXPECT_EQ(report.over_budget, 0);
@@ -319,10 +323,7 @@ TEST_F(CalibrationFiles, SearchedPatternsKeepWhatTheReportSays) {
 
 TEST_F(CalibrationFiles, WithNothingSmallEnoughTheSmallestIsTaken) {
   const SmallTrace trace(long_shape());
-  PatternSearchOptions options;
-  options.trace = trace.session().info().path;
-  options.output = folder_ / "patterns.json";
-  options.max_density = 0;
+  PatternSearchOptions options = search_of(trace, 0);
   const PatternSearchReport report = search_patterns(options, {});
   EXPECT_EQ(report.over_budget, 8);
   const SmallTrace without_past({.chunk_lengths = {40}});

@@ -43,6 +43,16 @@ inline CaptureReport capture_tiny(const CaptureOptions& options, const WorkConte
   return capture_with(std::move(model), options, {}, context);
 }
 
+// Writes all.h5, and one.h5 with layer 2 alone.
+inline void capture_all_and_one_layer(CaptureOptions options) {
+  options.output = "all.h5";
+  capture_tiny(options);
+  options.output = "one.h5";
+  options.layers = {2};
+  capture_tiny(options);
+  EXPECT_EQ(trace::TraceReader("one.h5").info().layers, std::vector<int>{2});
+}
+
 // Leaves options.output.part with `tokens` tokens done, or a chunk more.
 inline void cut_short(const CaptureOptions& options, std::int64_t tokens,
                       std::shared_ptr<const LoadedModel> model = make_tiny_model()) {

@@ -50,6 +50,16 @@ class WindowGeometryTest : public WindowTest {
       if (window()->Rect().Contains(plots.GetByIndex(i)->PlotRect)) return plots.GetByIndex(i);
     return nullptr;
   }
+  // Queries of all chunks of the head, in the plane: its points and its plot, which must be there.
+  static state::Result<GeometryQuestion> look_at_the_head() {
+    look();
+    set("fit", "queries");
+    set("span", "head");
+    settle();
+    EXPECT_EQ(shown().state, state::ResultState::Ready) << shown().error;
+    EXPECT_NE(flat_plot(), nullptr);
+    return shown();
+  }
   static ImPlot3DPlot* solid_plot() {
     ImPool<ImPlot3DPlot>& plots = ImPlot3D::GetCurrentContext()->Plots;
     for (int i = 0; i < plots.GetBufSize(); ++i)
@@ -118,14 +128,9 @@ TEST_F(WindowGeometryTest, KeysCircledAreWatchedAndOneStepBackUndoesIt) {
 }
 
 TEST_F(WindowGeometryTest, TheTextLineAndTheMenuKnowTheQueryUnderTheMouse) {
-  look();
-  set("fit", "queries");
-  set("span", "head");
-  settle();
-  const auto head = shown();
-  ASSERT_EQ(head.state, state::ResultState::Ready) << head.error;
+  const auto head = look_at_the_head();
   const ImPlotPlot* plot = flat_plot();
-  ASSERT_NE(plot, nullptr);
+  ASSERT_TRUE(head && plot != nullptr);
   const auto& query = head->points->queries[3];
   const ImVec2 at(plot->Axes[ImAxis_X1].PlotToPixels(query[0]),
                   plot->Axes[ImAxis_Y1].PlotToPixels(query[1]));
@@ -149,14 +154,9 @@ TEST_F(WindowGeometryTest, TheTextLineAndTheMenuKnowTheQueryUnderTheMouse) {
 }
 
 TEST_F(WindowGeometryTest, OfQueriesCircledTheMiddleOneIsSelectedInItsChunk) {
-  look();
-  set("fit", "queries");
-  set("span", "head");
-  settle();
-  const auto head = shown();
-  ASSERT_EQ(head.state, state::ResultState::Ready) << head.error;
+  const auto head = look_at_the_head();
   const ImPlotPlot* plot = flat_plot();
-  ASSERT_NE(plot, nullptr);
+  ASSERT_TRUE(head && plot != nullptr);
   // One query of another chunk, alone: it is the middle of those circled.
   const auto pixel = [&](std::size_t i) {
     const auto& query = head->points->queries[i];
