@@ -255,8 +255,8 @@ void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& l
   const auto heads = state::heads_to_list(loss, place, all && !context.figure ? most : few);
   const table::Table table = state::span_heads_table(loss, heads);
   if (table.rows.empty()) return;
-  widgets::TableLook look{{0.8F, 1.4F, 0.7F, 0.6F, 1.1F, 1.1F, 1.7F}};
-  if (loss.has_budgets) look.weights.push_back(1.0F);
+  widgets::TableLook look{{0.6F, 1.4F, 0.6F, 0.5F, 1.0F, 1.0F, 1.8F}};
+  if (loss.has_budgets) look.weights.push_back(0.85F);
   look.ink = [&](std::size_t row, std::size_t column) {
     if (column != 2) return context.palette.text;
     return heads[row]->keeps_all() ? context.palette.hit : context.palette.miss;
