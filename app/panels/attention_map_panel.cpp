@@ -4,6 +4,7 @@
 #include "app/panels/attention_picture.h"
 #include "app/panels/linked_ranges.h"
 #include "app/panels/show_control.h"
+#include "app/state/questions/how_it_works/query_geometry.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 
@@ -52,6 +53,8 @@ class AttentionMapPanel final : public Panel {
     if (kept.size() == 1 && kept[0].verdicts)
       method_note_ui(context, place, kept[0].verdicts->facts);
     broken_ui(context, picture.strip()->num_broken, picture.num_broken());
+    const std::string finding = span_finding(place, picture.strip());
+    if (!finding.empty()) headline_ui(context, finding);
     scale_ui(context, place.chunk_info(), shows_ == Show::Difference);
     head_.end(fmt::format("{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
                           workspace.method(Slot::B).key()));
@@ -162,6 +165,35 @@ class AttentionMapPanel final : public Panel {
       same_method_ui(context, kept[0].facts.choice, kept[1].facts.choice);
   }
 
+  // How much of their attention the question's queries, or else the chunk's, give the watched keys.
+  std::string span_finding(const Place& place, const AttentionPicture::Strip& strip) {
+    const auto span = state::watched_span(place);
+    if (!span || !strip->rows) return "";
+    const std::string key = fmt::format("{}|{} {}", strip.key, span->begin, span->end);
+    if (key == found_for_) return found_;
+    found_for_ = key;
+    const trace::ChunkInfo& chunk = place.chunk_info();
+    std::vector<std::int32_t> rows, asking;
+    for (std::int32_t row = 0; row < chunk.length; ++row) {
+      rows.push_back(row);
+      if (state::in_question(place, chunk.begin + row)) asking.push_back(row);
+    }
+    const bool asks = !asking.empty();
+    if (asks) rows = asking;
+    double sum = 0;
+    for (const std::int32_t row : rows)
+      for (std::int32_t key_at = std::max(0, span->begin);
+           key_at < std::min(span->end, chunk.begin + row + 1); ++key_at)
+        sum += strip->rows->at(row, key_at);
+    found_ = fmt::format(
+        "In query head {} the {} {} \u201C{}\u201D {} of {} attention.", place.q_head,
+        asks ? "question's" : "chunk's",
+        rows.size() == 1 ? "query gives" : fmt::format("{} queries give", rows.size()),
+        state::readable_name(span->name), share_text(sum / static_cast<double>(rows.size())),
+        rows.size() == 1 ? "its" : "their");
+    return found_;
+  }
+
   static void broken_ui(DrawContext& context, std::int64_t of_chunk, std::int64_t of_all) {
     if (of_chunk == 0 && of_all == 0) return;
     widgets::text_wrapped(
@@ -208,6 +240,7 @@ class AttentionMapPanel final : public Panel {
   std::array<std::optional<Pair>, 2> pointing_;  // at what the mouse points in each
   Show shows_ = Show::One;                       // in this frame
   SteadyHead head_;
+  std::string found_, found_for_;
 };
 
 }  // namespace

@@ -191,7 +191,7 @@ void AttentionPicture::plots_ui(DrawContext& context, ImVec2 size) {
   const float gaps = (shows_ == Show::Both ? 3 : 2) * ImGui::GetStyle().ItemSpacing.y;
   float room = size.y - gaps;
   if (!context.figure) room = std::max(room, 2 * least + rug);
-  const float rows = std::max(least, room * 0.27F);
+  const float rows = std::max(least, room * 0.38F);
   if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
   if (room >= least + rug + rows) {
     whole_map_ui(context, {-1, room - rug - rows});

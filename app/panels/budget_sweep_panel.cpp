@@ -122,7 +122,10 @@ class BudgetSweepPanel final : public Panel {
         items.push_back({line.label, line.color,
                          line.curve->has_budget() ? widgets::LegendItem::Shape::Line
                                                   : widgets::LegendItem::Shape::Dot});
-    items.push_back({"targets", widgets::with_alpha(context.palette.good, 0.5F),
+    std::string goals;
+    for (const analysis::SweepTarget& target : analysis::kSweepTargets)
+      goals += fmt::format("{}{:g}", goals.empty() ? "" : ", ", analysis::goal_of(number, target));
+    items.push_back({"targets " + goals, widgets::with_alpha(context.palette.good, 0.5F),
                      widgets::LegendItem::Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
@@ -133,11 +136,13 @@ class BudgetSweepPanel final : public Panel {
       widgets::text_wrapped(context.palette.warning, note);
     widgets::text_wrapped(
         context.palette.muted,
-        fmt::format("Chunks that fit the budget whole are left out{}: none is left at {} keys.",
-                    is_of_one_cell(*result)
-                        ? ""
-                        : "; the lower numbers on the axis say how many cells remain",
-                    format_count(result->past)));
+        is_of_one_cell(*result)
+            ? fmt::format("A budget of all {} keys chooses nothing: the curves end before it.",
+                          format_count(result->past))
+            : fmt::format("A chunk with no more keys than the budget chooses nothing and is left "
+                          "out: the lower numbers on the axis say how many cells remain, none at "
+                          "{} keys.",
+                          format_count(result->past)));
   }
 
   void plot_ui(DrawContext& context, const Curves& result, const std::vector<SweepStroke>& lines,

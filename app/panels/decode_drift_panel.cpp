@@ -134,9 +134,12 @@ class DecodeDriftPanel final : public Panel {
 
   static std::string finding_of(const DecodeDrift& drift, bool figure) {
     if (!drift.against_dense())
-      return fmt::format("Mean loss {:.3f} nat. This trace has no closed loop to compare{}.",
-                         drift.mean_nll(),
-                         figure ? ": capture with --closed-loop SPEC --drift" : "");
+      return fmt::format(
+          "The dense model's mean loss is {:.3f} nat. In a closed loop the model reads only what a "
+          "method keeps: its loss, next tokens and answer would stand here beside these. This "
+          "trace "
+          "has none{}.",
+          drift.mean_nll(), figure ? ": capture with --closed-loop SPEC --drift" : "");
     std::string text = fmt::format(
         "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; "
         "the "
@@ -175,7 +178,7 @@ class DecodeDriftPanel final : public Panel {
       for (std::size_t t = first; t < last; ++t)
         if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
           draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
-                                widgets::em(0.11F), widgets::with_alpha(color, 0.35F));
+                                widgets::em(0.11F), widgets::with_alpha(color, 0.5F));
     const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
     const auto step = std::max<std::size_t>(
         1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
@@ -195,10 +198,13 @@ class DecodeDriftPanel final : public Panel {
                                        context.palette.current, widgets::em(0.1F));
   }
 
-  void losses_ui(DrawContext& context, const Drifts& result, float height) {
+  void losses_ui(DrawContext& context, const Drifts& result, float below) {
+    const float names = widgets::em(0.9F);  // of the spans, above the plot
+    const float height = below > 0 ? below - names - ImGui::GetStyle().ItemSpacing.y : below;
     const DecodeDrift& drift = *result;
     heading_ui(context, "Loss",
                fmt::format("nat by token; line: mean of the last {}", analysis::kMeanOf));
+    ImGui::Dummy({0, names});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
     double high = 1;
@@ -217,6 +223,7 @@ class DecodeDriftPanel final : public Panel {
     series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
+    span_marks_ui(context, result.question.place, true);
     token_at(context, result);
     ImPlot::EndPlot();
   }

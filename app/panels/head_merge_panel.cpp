@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::panels {
 namespace {
@@ -28,9 +29,10 @@ class HeadMergePanel final : public Panel {
       return;
     }
     headline_ui(context, state::sentence_of(result.question, *result));
-    widgets::legend_ui(context.palette,
-                       {{"with a set of its own", color_alone(context)},
-                        {"with the set that the row keeps", color_merged(context)}});
+    widgets::legend_ui(context.palette, {{"with a set of its own", color_alone(context),
+                                          widgets::LegendItem::Shape::Dot},
+                                         {"with the set that the row keeps", color_merged(context),
+                                          widgets::LegendItem::Shape::Dot}});
     ImGui::Dummy({0, widgets::grid(0.5F)});
     bars_ui(context, result);
     ImGui::Dummy({0, widgets::grid(1)});
@@ -55,34 +57,60 @@ class HeadMergePanel final : public Panel {
                    context.workspace.selection().shown);
   }
 
-  // Two bars a head, of shares of what its candidates receive.
+  // The shares that the heads keep, on an axis of whole tenths around them: a dot alone and one merged.
+  struct Axis {
+    double low = 0, high = 1;
+
+    explicit Axis(const std::vector<Head>& heads) {
+      double least = 1, most = 0;
+      for (const Head& head : heads) {
+        least = std::min({least, head.recall_alone, head.recall_merged});
+        most = std::max({most, head.recall_alone, head.recall_merged});
+      }
+      low = std::max(0.0, std::floor(10 * least - 0.2) / 10);
+      high = std::min(1.0, std::ceil(10 * most + 0.2) / 10);
+      if (high <= low) high = low + 0.1;
+    }
+    float at(double share) const { return static_cast<float>((share - low) / (high - low)); }
+  };
+
   static void bars_ui(DrawContext& context, const Merge& result) {
     const auto& heads = result->choices.heads;
+    const widgets::Palette& p = context.palette;
+    const Axis axis(heads);
     const float label = widgets::em(7), number = widgets::em(9);
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - label - number);
-    // Few heads may have thick bars, and take no more than two fifths of the height.
+    // Few heads may stand far apart, and take no more than two fifths of the height.
     const float each = ImGui::GetContentRegionAvail().y * 0.42F / static_cast<float>(heads.size());
-    const float bar = std::clamp(each * 0.36F, widgets::em(0.35F), widgets::em(1.0F));
-    const float line = std::max(2 * bar + widgets::em(0.5F), ImGui::GetTextLineHeight());
+    const float line = std::clamp(each, ImGui::GetTextLineHeight(), widgets::em(2.2F));
+    const float dot = widgets::em(0.36F);
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    const ImVec2 top = ImGui::GetCursorScreenPos();
+    const float height =
+        (line + ImGui::GetStyle().ItemSpacing.y) * static_cast<float>(heads.size());
+    const int tenths = static_cast<int>(std::lround(10 * (axis.high - axis.low)));
+    for (int i = 0; i <= tenths; ++i) {
+      const double share = axis.low + 0.1 * i;
+      const float x = top.x + label + room * axis.at(share);
+      draw->AddLine({x, top.y}, {x, top.y + height}, p.grid);
+      const std::string words = fmt::format("{:.0f} %", 100 * share);
+      const widgets::FontScope small(widgets::Type::Caption);
+      draw->AddText({x - ImGui::CalcTextSize(words.c_str()).x / 2, top.y + height}, p.muted,
+                    words.c_str());
+    }
     for (const Head& head : heads) {
       const ImVec2 at = ImGui::GetCursorScreenPos();
       const bool here = head.q_head == context.workspace.place().q_head;
-      const float text_y = at.y + (line - ImGui::GetTextLineHeight()) / 2;
-      ImDrawList* draw = ImGui::GetWindowDrawList();
-      draw->AddText({at.x, text_y}, here ? context.palette.accent : context.palette.text,
+      const float middle = at.y + line / 2, text_y = middle - ImGui::GetTextLineHeight() / 2;
+      draw->AddText({at.x, text_y}, here ? p.accent : p.text,
                     fmt::format("query head {}", head.q_head).c_str());
-      const float x = at.x + label, y = at.y + line / 2 - bar;
-      draw->AddRectFilled({x, y}, {x + room, y + 2 * bar}, context.palette.raised,
-                          widgets::em(0.15F));
-      const auto bar_at = [&](double share, float top, ImU32 color) {
-        const float filled = room * static_cast<float>(std::clamp(share, 0.0, 1.0));
-        draw->AddRectFilled({x, top}, {x + std::max(filled, 1.0F), top + bar - 0.5F}, color,
-                            widgets::em(0.1F));
-      };
-      bar_at(head.recall_alone, y, color_alone(context));
-      bar_at(head.recall_merged, y + bar, color_merged(context));
+      const float alone = at.x + label + room * axis.at(head.recall_alone),
+                  merged = at.x + label + room * axis.at(head.recall_merged);
+      draw->AddLine({alone, middle}, {merged, middle}, p.muted, widgets::em(0.2F));
+      draw->AddCircleFilled({alone, middle}, dot, color_alone(context));
+      draw->AddCircleFilled({merged, middle}, dot, color_merged(context));
       draw->AddText(
-          {x + room + widgets::em(0.5F), text_y}, context.palette.muted,
+          {at.x + label + room + widgets::em(1.2F), text_y}, p.muted,
           fmt::format("{:.1f} \u2192 {:.1f} %", 100 * head.recall_alone, 100 * head.recall_merged)
               .c_str());
       ImGui::PushID(head.q_head);
@@ -102,6 +130,7 @@ class HeadMergePanel final : public Panel {
         context.workspace.cursor.set_q_head(head.q_head);
       ImGui::PopID();
     }
+    ImGui::Dummy({0, ImGui::GetTextLineHeight()});  // the axis
   }
 
   // A column a head: the keys that it alone would have kept.

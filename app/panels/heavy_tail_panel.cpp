@@ -45,7 +45,7 @@ class HeavyTailPanel final : public Panel {
         result ? tail_chips(context, place, *result, context.workspace.option(kView, "plot"))
                : trace_chips(context, place));
     if (!ready_ui(context, result, "Ranking queries and keys by their attention")) return;
-    headline_ui(context, tail_finding(*result));
+    headline_ui(context, tail_finding(*result, context.workspace.option(kView, "plot")));
     legend_ui(context, place, *result);
     ImGui::Dummy({0, widgets::grid(1)});
     plots_ui(context, result);
@@ -114,17 +114,15 @@ class HeavyTailPanel final : public Panel {
     return {-1, plot_height(context, ImGui::GetContentRegionAvail().y - 1)};
   }
 
-  // What the plot is and measures, which one it is, and what it says here.
+  // What the plot is and measures, and which one it is.
   static void plot_head_ui(DrawContext& context, const std::string& title,
-                           const std::string& measured, const std::string& finding) {
+                           const std::string& measured) {
     heading_ui(context, title, measured);
     if (!context.figure) option_ui(context, kView, "plot", "plot", widgets::em(6));
-    if (!finding.empty()) widgets::text_wrapped(context.palette.text, finding);
   }
 
   void relevance_ui(DrawContext& context, const Tails& result) {
-    plot_head_ui(context, "Queries", "1 + S_q = 1 \u2212 cos(mean query, query), by rank",
-                 far_queries_finding(*result));
+    plot_head_ui(context, "Queries", "1 + S_q = 1 \u2212 cos(mean query, query), by rank");
     const Curve& curve = result->relevance;
     if (result->num_queries() == 1 || curve.line.empty()) {
       widgets::empty_ui(context.palette, result->num_queries() == 1
@@ -163,8 +161,7 @@ class HeavyTailPanel final : public Panel {
   // The histogram of deviations on a log axis, and the normal distribution of the same variance.
   void deviations_ui(DrawContext& context, const Tails& result) {
     const analysis::ScoreDeviations& deviations = result->spread.deviations;
-    plot_head_ui(context, "Scores", "cos(query, key) less its key's mean",
-                 max_or_mean_finding(*result));
+    plot_head_ui(context, "Scores", "cos(query, key) less its key's mean");
     if (deviations.bins.empty()) {
       widgets::empty_ui(context.palette, "No score deviates from its key's mean.");
       return;
@@ -220,7 +217,7 @@ class HeavyTailPanel final : public Panel {
   }
 
   void mass_ui(DrawContext& context, const Tails& result) {
-    plot_head_ui(context, "Mass", "share of the attention to the past, position 0 left out", "");
+    plot_head_ui(context, "Mass", "share of the attention to the past, position 0 left out");
     const Answer& answer = *result;
     if (!answer.has_mass()) {
       widgets::empty_ui(context.palette, "No key besides position 0 lies before this chunk.");

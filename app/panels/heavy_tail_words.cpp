@@ -66,7 +66,9 @@ std::vector<widgets::Chip> tail_chips(DrawContext& context, const Place& place,
   return chips;
 }
 
-std::string tail_finding(const TailAnswer& answer) {
+namespace {
+
+std::string half_finding(const TailAnswer& answer) {
   if (!answer.has_mass())
     return "No key besides position 0 lies before this chunk: there is no mass to share.";
   std::string text = fmt::format(
@@ -92,13 +94,23 @@ std::string far_queries_finding(const TailAnswer& answer) {
 std::string max_or_mean_finding(const TailAnswer& answer) {
   if (!answer.found_by_largest || !answer.found_by_mean) return "";
   const std::int64_t largest = *answer.found_by_largest, mean = *answer.found_by_mean;
-  const char* verdict = largest > mean   ? "here the maximum finds more"
-                        : largest < mean ? "here the mean finds more"
-                                         : "here both find as many";
+  const char* verdict = largest > mean   ? "the maximum finds more"
+                        : largest < mean ? "the mean finds more"
+                                         : "both find as many";
   return fmt::format(
-      "Of the {0} keys that hold half of the attention {1} are among the {0} of largest maximum "
-      "score, {2} among the {0} of largest mean score: {3}.",
-      answer.keys.half, largest, mean, verdict);
+      "Here {3}: of the {0} keys that hold half of the attention {1} are among the {0} of largest "
+      "maximum score, {2} among the {0} of largest mean score. {4:.2g} % of the scores lie more "
+      "than 3 \u03C3 above their key's mean, in a normal distribution 0.13 %.",
+      answer.keys.half, largest, mean, verdict, 100 * answer.spread.deviations.above_3_sigma);
+}
+
+}  // namespace
+
+std::string tail_finding(const TailAnswer& answer, const std::string& plot) {
+  std::string text;
+  if (plot == "queries") text = far_queries_finding(answer);
+  if (plot == "scores") text = max_or_mean_finding(answer);
+  return text.empty() ? half_finding(answer) : text;
 }
 
 std::string tail_query_lines(const Place& place, const TailAnswer& answer, std::int32_t row) {

@@ -3,6 +3,7 @@
 #include "app/state/questions/how_much/latency.h"
 
 #include "app/panels/view_frame.h"
+#include "app/widgets/table.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -39,6 +40,7 @@ class LatencyPanel final : public Panel {
       body_ui(context, timed.front(), longest_of(timed));
       return;
     }
+    start_next(workspace, timed);
     const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
     const bool beside = timed.size() == 2 && room > widgets::em(50);
     const bool begun = std::any_of(timed.begin(), timed.end(),
@@ -53,7 +55,7 @@ class LatencyPanel final : public Panel {
     if (stacked)
       for (const Timed& of : timed) {
         ImGui::PushID(static_cast<int>(of.slot));
-        controls_ui(context, of);
+        controls_ui(context, of, timed);
         ImGui::PopID();
       }
     for (const Timed& of : timed) {
@@ -64,12 +66,12 @@ class LatencyPanel final : public Panel {
       if (stacked)
         slot_ui(context, of);
       else
-        controls_ui(context, of);
+        controls_ui(context, of, timed);
       if (!is_idle(of.latency)) body_ui(context, of, longest_of(timed));
       ImGui::EndChild();
       ImGui::PopID();
     }
-    if (!begun) before_run_ui(context, timed.front().latency.question);
+    if (!begun) before_run_ui(context, timed);
     if (!fills || reads > 0) reads_ui(context, timed);
   }
 
@@ -90,31 +92,47 @@ class LatencyPanel final : public Panel {
     return {Slot::A, Slot::B};
   }
 
-  // What a press of Run times, and where.
-  static void before_run_ui(DrawContext& context, const LatencyQuestion& question) {
-    const state::Place& place = question.place;
+  // What a press of Run times, and where: the table that it fills.
+  static void before_run_ui(DrawContext& context, const std::vector<Timed>& timed) {
+    const state::Place& place = timed.front().latency.question.place;
     const trace::ChunkInfo& chunk = place.chunk_info();
     const auto counted = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
     widgets::text_wrapped(
         context.palette.muted,
-        fmt::format("Press Run: these are timed in turns on {}, in layer {}, {}, for all heads. "
-                    "Any input pauses it.",
+        fmt::format("Run times a method and dense attention in turns on {}, in layer {}, {}, for "
+                    "all heads. Any input pauses it.",
                     place.device, place.layer, chunk_name(place.info(), place.chunk)));
+    ImGui::Dummy({0, widgets::grid(0.5F)});
     const std::string queries = counted(chunk.length, "query", "queries");
     const std::array<std::pair<const char*, std::string>, 5> parts{
-        {{"select", "what the method computes to choose its keys"},
-         {"gather", "their keys and values are brought together, or their blocks are listed"},
-         {"attend", fmt::format("attention of {} to what was kept", queries)},
-         {"total", "the three as one chain, as a model would run them"},
-         {"dense",
-          fmt::format("attention of the {} to {}", queries, counted(chunk.end(), "key", "keys"))}}};
-    for (const auto& [name, meaning] : parts) {
-      widgets::text_colored(context.palette.text, name);
-      ImGui::SameLine(widgets::em(6));
-      widgets::text_wrapped(context.palette.muted, meaning);
+        {{"select", "choosing keys"},
+         {"gather", "bringing them together"},
+         {"attend", fmt::format("attention of {}", queries)},
+         {"total", "the three as one chain"},
+         {"dense", fmt::format("attention to {}", counted(chunk.end(), "key", "keys"))}}};
+    table::Table table{{{"part", "part"}}, {}};
+    widgets::TableLook look{{1.0F}};
+    for (const Timed& of : timed) {
+      const char letter = state::letter_of(of.slot);
+      table.columns.push_back({std::string(1, letter),
+                               fmt::format("{} {}, ms", letter, of.latency.question.method.id())});
+      look.weights.push_back(1.6F);
     }
+    table.columns.push_back({"meaning", "what is timed"});
+    look.weights.push_back(5.0F);
+    for (const auto& [name, meaning] : parts) {
+      table.rows.emplace_back();
+      table.rows.back().emplace_back(name);
+      for (std::size_t i = 0; i < timed.size(); ++i) table.rows.back().emplace_back("\u2013");
+      table.rows.back().emplace_back(meaning);
+    }
+    const std::size_t last = table.columns.size() - 1;
+    look.ink = [&](std::size_t, std::size_t column) {
+      return column == last ? context.palette.muted : context.palette.text;
+    };
+    widgets::table_ui(context.palette, "parts", table, look);
   }
 
   static void slot_ui(DrawContext& context, const Timed& of) {
@@ -157,18 +175,28 @@ class LatencyPanel final : public Panel {
   }
 
   // The button, and what came of it.
-  static void controls_ui(DrawContext& context, const Timed& of) {
+  void controls_ui(DrawContext& context, const Timed& of, const std::vector<Timed>& timed) {
     const Latency& result = of.latency;
     state::Answers& answers = context.workspace.answers;
     const bool here = result.state == state::ResultState::Loading;
     const char letter = state::letter_of(of.slot);
     if (result.note.empty()) {
       if (here) {
-        if (ImGui::Button("Stop##latency")) answers.stop_measuring();
+        if (ImGui::Button("Stop##latency")) {
+          next_.reset();
+          answers.stop_measuring();
+        }
       } else {
         ImGui::BeginDisabled(answers.measuring());
         if (ImGui::Button(fmt::format("Run {}##latency", letter).c_str()))
           answers.start(result.question);
+        if (timed.size() == 2 && &of == &timed.front()) {
+          ImGui::SameLine();
+          if (ImGui::Button("Run both##latency")) {
+            answers.start(result.question);
+            next_ = timed.back().latency.question;
+          }
+        }
         ImGui::EndDisabled();
       }
       ImGui::SameLine();
@@ -188,6 +216,14 @@ class LatencyPanel final : public Panel {
     const widgets::FontScope strong(widgets::Type::Strong);
     widgets::text_colored(context.palette.text,
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
+  }
+
+  // B after A, where both were asked for and nothing else was chosen since.
+  void start_next(state::Workspace& workspace, const std::vector<Timed>& timed) {
+    if (!next_ || workspace.answers.measuring()) return;
+    const LatencyQuestion& last = timed.back().latency.question;
+    if (last.key() == next_->key()) workspace.answers.start(last);
+    next_.reset();
   }
 
   // What is known before anything is timed: attention over fewer keys reads less.
@@ -338,6 +374,8 @@ class LatencyPanel final : public Panel {
                   context.palette.text, text.c_str());
     ImPlot::PopPlotClipRect();
   }
+
+  std::optional<LatencyQuestion> next_;
 };
 
 }  // namespace

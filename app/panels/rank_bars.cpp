@@ -133,7 +133,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "right of the plot: 70 of 87 wastes; 13 keys of needle, lost 9"
+// "beyond rank 320: 70 of 87 wastes; 13 keys of needle, 9 of them lost"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -143,18 +143,18 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
         methods.size() == 1 ? "" : fmt::format("{}{} ", m == 0 ? "" : ", ", letter_of_method(m));
     wastes += fmt::format("{}{} of {}", name, format_count(one.wastes),
                           format_count(methods[m].answer.cell.wastes));
-    lost += fmt::format("{}{}", name, one.lost);
+    lost += fmt::format("{}{}", name, format_count(one.lost));
     watched = std::max(watched, one.watched);
     all_wastes += one.wastes;
   }
   if (watched + all_wastes == 0) return;
-  std::string text = "right of the plot:";
+  std::string text = fmt::format("beyond rank {}:", format_count(std::llround(last)));
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
-    text +=
-        fmt::format("{} {} {} of {}, lost {}", all_wastes > 0 ? ";" : "", watched,
-                    watched == 1 ? "key" : "keys",
-                    state::readable_name(state::watched_span(methods.front().place)->name), lost);
+    text += fmt::format("{} {} {} of {}, lost {}", all_wastes > 0 ? ";" : "", watched,
+                        watched == 1 ? "key" : "keys",
+                        state::readable_name(state::watched_span(methods.front().place)->name),
+                        methods.size() == 1 ? lost : "by " + lost);
   const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_wrapped(context.palette.muted, text);
 }

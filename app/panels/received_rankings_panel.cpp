@@ -421,11 +421,13 @@ class ReceivedRankingsPanel final : public Panel {
     for (const std::int32_t key : picture.ranked->drawn) {
       const auto j = static_cast<std::size_t>(key);
       const ImU32 color = color_of_key(context.palette, r.kind[j]);
+      const bool high = r.kind[j] == KeyKind::Global || r.kind[j] == KeyKind::QuerySpecific;
       if (!picture.has_selection() || picture.selected(j))
         draw->AddCircleFilled(pixel_of(r, least, key), radius, color);
-      else
-        draw->AddCircle(pixel_of(r, least, key), radius, color, 0,
-                        std::max(1.0F, widgets::em(0.07F)));
+      else  // what should have been selected is larger, in the colour of a loss
+        draw->AddCircle(pixel_of(r, least, key), high ? 1.3F * radius : radius,
+                        high ? context.palette.miss : color, 0,
+                        std::max(1.0F, widgets::em(high ? 0.12F : 0.07F)));
     }
     marks_ui(context, picture, least);
     ImPlot::PopPlotClipRect();

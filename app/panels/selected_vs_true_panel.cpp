@@ -90,7 +90,7 @@ class SelectedVsTruePanel final : public Panel {
   // Bars of the same keys share a plot; where B's rows hold other query heads, each has its own.
   void two_bars_ui(DrawContext& context, const Both& result, const RankEnds& ends, ImVec2 size) {
     const float top = ImGui::GetCursorPosY(), room = ImGui::GetContentRegionAvail().x;
-    const bool beside = room > widgets::em(48);
+    const bool beside = room > widgets::em(72);
     const float line =
         ImGui::GetTextLineHeight() + widgets::em(0.15F);  // descenders of the bold name
     const std::array answers{result->of_a.get(), result->of_b.get()};

@@ -72,7 +72,7 @@ std::string query_name(const Place& place, const Slots& result, std::int64_t slo
   return token_line(place, result->query(place, slot));
 }
 
-// "needle: 19 of 22 keys kept; slot 5 scores 18 of them highest."
+// "needle: 19 of 22 keys kept; slot 5 scores 15 of these highest."
 std::string span_finding(const Place& place, const analysis::SlotScores& slots) {
   const auto span = state::watched_span(place);
   if (!span) return "";
@@ -85,7 +85,7 @@ std::string span_finding(const Place& place, const analysis::SlotScores& slots) 
     ++seen;
     last = i;
     kept += slots.kept[i];
-    ++won[static_cast<std::size_t>(slots.winner[i])];
+    won[static_cast<std::size_t>(slots.winner[i])] += slots.kept[i];
   }
   if (seen == 0) return "";
   if (seen == 1)
@@ -94,9 +94,11 @@ std::string span_finding(const Place& place, const analysis::SlotScores& slots) 
         token_line(place, slots.position(static_cast<std::int64_t>(last))),
         kept > 0 ? "kept" : "not selected", slots.winner[last],
         double{slots.scores.at(slots.winner[last], static_cast<std::int64_t>(last))});
-  const auto best = std::max_element(won.begin(), won.end());
-  return fmt::format(" {}: {} of {} keys kept; slot {} scores {} of them highest.",
-                     state::watched_words(place), kept, seen, best - won.begin(), *best);
+  std::string text =
+      fmt::format(" {}: {} of {} keys kept", state::watched_words(place), kept, seen);
+  if (const auto best = std::max_element(won.begin(), won.end()); *best > 0)
+    text += fmt::format("; slot {} scores {} of these highest", best - won.begin(), *best);
+  return text + ".";
 }
 
 std::string finding(const Place& place, const Slots& result) {
@@ -105,8 +107,10 @@ std::string finding(const Place& place, const Slots& result) {
   const auto best = std::max_element(result->won.begin(), result->won.end());
   const auto slot = best - result->won.begin();
   const auto silent = std::count(result->won.begin(), result->won.end(), 0);
-  std::string text = fmt::format("Slot {} ({}) scores {} of the {} kept keys highest", slot,
-                                 query_name(place, result, slot), *best, result->num_kept);
+  std::string text = fmt::format(
+      "Slot {} ({}{}) scores {} of the {} kept keys highest", slot,
+      slots.queries.front().size() > 1 ? fmt::format("of query head {}: ", place.q_head) : "",
+      query_name(place, result, slot), *best, result->num_kept);
   if (silent > 0)
     text += fmt::format("; {} of {} slots {} none", silent, slots.num_slots(),
                         silent == 1 ? "wins" : "win");
@@ -150,14 +154,18 @@ class SlotScoresPanel final : public Panel {
 
   static void legend(DrawContext& context, const Slots& result) {
     const widgets::Palette& palette = context.palette;
-    widgets::color_scale_ui(palette, shade, fmt::format("{:.2f}", result->scores.least),
-                            fmt::format("{:.2f}", result->scores.most), "score in a slot",
-                            std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4));
+    widgets::color_scale_ui(
+        palette, shade, fmt::format("{:.2f}", result->scores.least),
+        fmt::format("{:.2f}{}", result->scores.most, result->sink_beyond ? " (key 0 beyond)" : ""),
+        "score in a slot", std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4));
     beside_ui(widgets::em(1.2F), widgets::em(11));
     widgets::legend_ui(palette, {{"kept, and largest in this slot", palette.hit},
                                  {"kept", palette.hit, Shape::Dot},
                                  {"not selected", palette.muted, Shape::Dot},
-                                 {"watched key", palette.text, Shape::Frame},
+                                 {state::watched_span(result.question.place)
+                                      ? state::watched_words(result.question.place)
+                                      : "watched key",
+                                  palette.text, Shape::Ring},
                                  {"least score kept", palette.text, Shape::Line}});
   }
 
@@ -169,7 +177,7 @@ class SlotScoresPanel final : public Panel {
     const float rows = widgets::em(2.0F + 1.5F * static_cast<float>(result->slots.num_slots()));
     const float between = 2 * gap.y + widgets::em(1);
     float map = plot_height(
-        context, std::min({0.64F * room.y, rows, room.y - between - plot_height(context, 0)}));
+        context, std::min({0.56F * room.y, rows, room.y - between - plot_height(context, 0)}));
     const float rest = plot_height(context, room.y - map - between);
     const bool ranked = rest > widgets::em(5);
     if (!ranked) map = plot_height(context, room.y);
@@ -211,6 +219,8 @@ class SlotScoresPanel final : public Panel {
     MapPlotSpec spec;
     spec.id = "##map";
     spec.y_label = slots.num_slots() == 1 ? "query" : "query of each slot";
+    if (!slots.queries.empty() && slots.queries.front().size() > 1)
+      spec.y_label = "query of each slot in this head";
     spec.rows = static_cast<double>(slots.num_slots());
     spec.cols = static_cast<double>(slots.first_key + slots.num_keys());
     spec.size = size;
@@ -352,9 +362,7 @@ class SlotScoresPanel final : public Panel {
     if (span)
       for (std::int64_t key = key_at(span->begin); key < key_at(span->end); ++key) {
         const ImVec2 at = dot(key);
-        const float out = radius + widgets::em(0.12F);
-        draw->AddRect({at.x - out, at.y - out}, {at.x + out, at.y + out}, palette.text, 0, 0,
-                      widgets::em(0.11F));
+        draw->AddCircle(at, radius + widgets::em(0.08F), palette.text, 0, widgets::em(0.08F));
       }
     if (!slots.cut) return;
     draw->AddLine(ImPlot::PlotToPixels(limits.X.Min, double{*slots.cut}),

@@ -26,6 +26,7 @@ using state::SpanLossNow;
 
 constexpr std::size_t kMostHeads = 6;
 constexpr std::size_t kMostHeadsInWindow = 3;  // what is said of the key below needs the room
+constexpr std::size_t kFewHeads = 1;           // in a low window
 
 // How much of the span each head keeps.
 class HeadGrid {
@@ -131,7 +132,8 @@ std::vector<Remedy> remedies_of(const SpanLoss& loss) {
   for (const SpanChange& change : loss.changes)
     if (change.heads > 0)
       remedies.push_back(
-          {change.change, change.spec, fmt::format("mends {} of {}", change.heads, losing),
+          {change.change, change.spec,
+           fmt::format("keeps all in {} of {} heads", change.heads, losing),
            fmt::format("{} of the {} {} some of the span would then keep all of it.", change.heads,
                        losing, losing == 1 ? "head that loses" : "heads that lose")});
   return remedies;
@@ -251,7 +253,9 @@ void all_heads_ui(const SpanLoss& loss, bool& all) {
 
 void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss, bool all) {
   const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
-  const std::size_t few = context.figure ? kMostHeads : kMostHeadsInWindow;
+  // In a low window the verdict of the key below needs the room.
+  const bool low = ImGui::GetMainViewport()->Size.y < widgets::em(54);
+  const std::size_t few = context.figure ? kMostHeads : low ? kFewHeads : kMostHeadsInWindow;
   const auto heads = state::heads_to_list(loss, place, all && !context.figure ? most : few);
   const table::Table table = state::span_heads_table(loss, heads);
   if (table.rows.empty()) return;

@@ -317,7 +317,7 @@ class TokenStripPanel final : public Panel {
     add({KeyState::Dense}, Meaning::AllKept);
     add({KeyState::Evicted}, Meaning::Evicted);
     if (items.back().color != p.evicted) return;
-    if (both) items.pop_back();
+    if (both) items.back().text = "evicted, where watched";
     items.insert(items.begin() + 2,
                  {"lost: true, evicted", p.miss, widgets::LegendItem::Shape::Evicted});
   }

@@ -92,7 +92,7 @@ TokenText::Mouse TokenText::draw(DrawContext& context, const Spec& spec) {
   const widgets::FontScope mono(widgets::Type::Number);
   // Of two methods each has a bar above or below the letters.
   const bool bars = spec.strips.size() > 1 && !spec.difference;
-  const float line_height = ImGui::GetTextLineHeight() * (bars ? 2.1F : 1.42F);
+  const float line_height = ImGui::GetTextLineHeight() * (bars ? 2.3F : 1.42F);
   ImVec2 size = spec.size;
   // A figure ends with a whole line and has nothing to scroll with. The window's bar is always there: one
   // that came later would wrap the text anew, and lose where it was scrolled to.
@@ -160,7 +160,9 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
   } else {
     // Nearer to their letters than to the bars of the next line.
     const float off = 0.2F * ImGui::GetTextLineHeight();
-    edges_ui(context, {at.x, at.y + off}, {end.x - 0.5F, end.y - off}, look.upper, look.lower);
+    const auto span = state::watched_span(here);
+    edges_ui(context, {at.x, at.y + off}, {end.x - 0.5F, end.y - off}, look.upper, look.lower,
+             span && token >= span->begin && token < span->end);
   }
   if (token == spec.pointed)
     draw->AddRect({at.x - 1, at.y}, end, context.palette.text, 2, 0, widgets::em(0.11F));
@@ -183,9 +185,9 @@ void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, const Toke
 }
 
 // A's fate above the letters, B's below; the letters stay free of both. What is evicted but no true key
-// has no bar: it may be most of a text.
+// has no bar, for it may be most of a text, but where it is watched.
 void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& upper,
-                         const TokenColors& lower) {
+                         const TokenColors& lower, bool watched) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float bar = widgets::em(0.28F);
   const auto edge = [&](const TokenColors& colors, float y, float inwards) {
@@ -194,9 +196,9 @@ void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const Tok
                           {to.x, std::max(y, y + inwards * height)}, color);
       y += inwards * height;
     };
-    if (colors.edge == 0) return;
-    if (colors.evicted) rect(bar * 0.7F, context.palette.evicted);
-    rect(bar, colors.edge);
+    if (colors.edge == 0 && !watched) return;
+    if (colors.evicted) rect(bar * 0.5F, context.palette.evicted);
+    if (colors.edge != 0) rect(bar, colors.edge);
   };
   edge(upper, from.y, 1);
   edge(lower, to.y - 1, -1);

@@ -126,7 +126,7 @@ class TokenText {
                 std::int32_t token, ImVec2 origin, float line_height) const;
   static void back_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& colors);
   static void edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& upper,
-                       const TokenColors& lower);
+                       const TokenColors& lower, bool watched);
   void outline_ui(DrawContext& context, const state::Place& here, ImVec2 origin, float line_height,
                   std::int32_t from, std::int32_t to) const;
   void underline_ui(DrawContext& context, const state::Place& here, ImVec2 origin,

@@ -4,6 +4,8 @@
 #include "app/panels/view_frame.h"
 #include "app/state/token_text.h"
 
+#include <fmt/format.h>
+
 namespace kvloupe::panels {
 namespace {
 
@@ -45,7 +47,12 @@ class TraceInfoPanel final : public Panel {
 
   // A span and a run can be clicked.
   static void value_ui(DrawContext& context, const Fact& fact) {
-    const std::string value = state::readable_name(fact.value);
+    std::string value = state::readable_name(fact.words.empty() ? fact.value : fact.words);
+    if (fact.span && !fact.words.empty())
+      value = widgets::elided(value, ImGui::GetContentRegionAvail().x);
+    for (const state::Slot slot : state::kSlots)
+      if (fact.run && !context.figure && context.workspace.method(slot).run == fact.run)
+        value += fmt::format("  \u00B7 {}", state::letter_of(slot));
     if (context.figure || !(fact.span || fact.run))
       return widgets::text_wrapped(context.palette.text, value);
     const ImVec2 at = ImGui::GetCursorPos();
@@ -59,8 +66,9 @@ class TraceInfoPanel final : public Panel {
                                     .key_begin = fact.span->begin,
                                     .key_end = fact.span->end});
     if (ImGui::IsItemHovered())
-      widgets::tooltip("%s", fact.span ? "click: watch these keys everywhere"
-                                       : "click: show as A; Ctrl+click: as B");
+      widgets::tooltip(
+          "%s\n%s", fact.value.c_str(),
+          fact.span ? "click: watch these keys everywhere" : "click: show as A; Ctrl+click: as B");
     ImGui::SetCursorPos(at);
     widgets::text_wrapped(context.palette.accent, value);
   }

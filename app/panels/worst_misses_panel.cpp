@@ -59,18 +59,17 @@ class WorstMissesPanel final : public Panel {
     } else {
       chips = trace_chips(context, place);
     }
-    const std::string layers = fmt::format("all {} layers", place.info().layers.size());
+    const std::string layers = fmt::format("all {} layers, all chunks", place.info().layers.size());
     chips.push_back(
         {layers, 0, "Of every layer captured, head and chunk in which keys are chosen."});
     if (question.span)
       chips.push_back(
           {fmt::format("keys of \u201C{}\u201D", state::readable_name(question.span->name)),
            context.palette.accent, "The loss of these keys alone."});
-    widgets::figure_head_ui(
-        context.palette, context.figure, "Worst misses", caption,
-        fmt::format("{}  \u00B7  {}  \u00B7  {}, every head and chunk", place.trace->name,
-                    state::readable_name(place.info().model.name), layers),
-        chips);
+    widgets::figure_head_ui(context.palette, context.figure, "Worst misses", caption,
+                            fmt::format("{}  \u00B7  {}  \u00B7  {}, every head", place.trace->name,
+                                        state::readable_name(place.info().model.name), layers),
+                            chips);
   }
 
   static void progress_ui(DrawContext& context, const Misses& result) {

@@ -1,12 +1,16 @@
 #include "app/state/questions/how_it_ran/trace_info.h"
 
 #include "app/state/method_choice.h"
+#include "app/state/method_draft.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvloupe::state {
 namespace {
@@ -21,12 +25,33 @@ Table table(Workspace& workspace) {
   return table;
 }
 
-std::string line_of(const trace::RunInfo& run, const OpenTrace& trace) {
+std::string line_of(const std::string& method, const trace::RunInfo& run, const OpenTrace& trace) {
   const bool known = choice_of_run(run, trace).known();
-  return fmt::format("{}  ({}{}{})", run.method,
+  return fmt::format("{}  ({}{}{})", method,
                      run.mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop",
                      run.from_sidecar ? ", sidecar" : "",
                      known ? "" : ", a method that this version does not know");
+}
+
+// Without what is as by default.
+std::string short_line_of(const trace::RunInfo& run, const OpenTrace& trace) {
+  const MethodChoice choice = choice_of_run(run, trace);
+  if (!choice.known()) return line_of(run.method, run, trace);
+  return line_of(MethodDraft(choice.spec->canonical(), trace.shape()).short_spec(), run, trace);
+}
+
+// The begin of what a span says, on one line.
+std::string words_of(const trace::TokenSpan& span, const std::string& range,
+                     const OpenTrace& trace) {
+  constexpr std::int32_t kMostTokens = 60;
+  std::string text;
+  const auto end =
+      std::min({span.end, span.begin + kMostTokens, static_cast<std::int32_t>(trace.text.size())});
+  for (std::int32_t token = std::max(0, span.begin); token < end; ++token)
+    text += trace.text[static_cast<std::size_t>(token)];
+  if (text.empty()) return range;
+  return fmt::format("{}:  \u201C{}{}\u201D", range, printable(text),
+                     end < span.end ? "\u2026" : "");
 }
 
 }  // namespace
@@ -51,21 +76,23 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   if (info.speed) facts.push_back({"speed", text_of(info.speed->model) + ", recording included"});
   if (info.speed && info.speed->dense)
     facts.push_back({"speed, dense", text_of(*info.speed->dense)});
-  for (const trace::TokenSpan& span : info.spans)
+  for (const trace::TokenSpan& span : info.spans) {
+    const std::string range =
+        fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1));
     facts.push_back(
-        {"span " + span.name,
-         fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1)),
-         span});
+        {"span " + span.name, range, span, std::nullopt, words_of(span, range, *place.trace)});
+  }
   for (const trace::RunInfo& run : info.runs)
-    facts.push_back(
-        {fmt::format("run {}", run.id), line_of(run, *place.trace), std::nullopt, run.id});
+    facts.push_back({fmt::format("run {}", run.id), line_of(run.method, run, *place.trace),
+                     std::nullopt, run.id, short_line_of(run, *place.trace)});
   for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
   return facts;
 }
 
 std::uint64_t TraceInfoQuestion::bytes(const Answer& answer) {
   std::uint64_t sum = sizeof(answer);
-  for (const Fact& fact : answer) sum += sizeof(fact) + fact.name.size() + fact.value.size();
+  for (const Fact& fact : answer)
+    sum += sizeof(fact) + fact.name.size() + fact.value.size() + fact.words.size();
   return sum;
 }
 

@@ -15,6 +15,7 @@ struct TraceInfoQuestion : OfPlace<At::Trace> {
     std::string name, value;
     std::optional<trace::TokenSpan> span{};  // that it tells of
     std::optional<int> run{};                // the same, its id
+    std::string words{};                     // the value for who looks; empty: as it is
   };
   using Answer = std::vector<Fact>;
 

@@ -88,6 +88,9 @@ void measure(Answer& answer) {
       scores.add(slots.scores.at(slot, key));
   }
   answer.scores = scores.range();
+  if (slots.num_keys() > 1 && slots.position(0) == 0)
+    for (std::int64_t slot = 0; slot < slots.num_slots(); ++slot)
+      answer.sink_beyond |= slots.scores.at(slot, 0) > answer.scores.most;
   answer.ranked = ranked.range();
 }
 

@@ -27,6 +27,7 @@ struct SlotScoresQuestion : OfMethod<At::Cell> {
       float least = 0, most = 0;
     };
     Range scores, ranked;
+    bool sink_beyond = false;  // position 0 scores more in some slot than `scores` reaches
     MethodFacts facts;
 
     // The query of the slot in the place's query head.

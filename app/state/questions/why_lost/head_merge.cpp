@@ -129,8 +129,8 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
         "attention alone, {:.1f} % merged.",
         replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
   std::string text = fmt::format(
-      "One set for all heads of {}: {} keeps {:.1f} % of a head's attention on average, {:.1f} % "
-      "if each chose alone.",
+      "One set for all heads of {}: {} keeps {:.1f} % of a head's own attention, the mean of the "
+      "heads, and {:.1f} % if each chose alone.",
       replay::row_words(answer.layout, answer.row), question.method.id(), 100 * merged,
       100 * alone);
   if (worst->recall_alone > worst->recall_merged)
