@@ -2,6 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
+#include "app/cli/own_python.h"
 #include "app/cli/row_json.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
@@ -31,6 +32,7 @@ using replay::ReplayResult;
 struct SelectArguments {
   std::string trace;
   std::string method;
+  OwnPython own;
   Indices layers, chunks;
   std::optional<int> chunk_size;
   std::string device = device::kDefault;
@@ -286,7 +288,28 @@ ReplayResult selected(const session::TraceSession& session, const replay::Method
                                request.want_output_error, context, request.device);
 }
 
-void run_select(const SelectArguments& arguments, const GlobalOptions& global) {
+// A method in Python is run first: what it saved is then read as any run.
+void run_own(SelectArguments& arguments) {
+  const bool in_python = !arguments.own.function.empty();
+  if (in_python == !arguments.method.empty())
+    throw usage_error("select needs a method",
+                      in_python ? "--method and --python name two" : "none is named",
+                      "give --method SPEC, or --python FILE.py:FUNCTION");
+  if (!in_python && (!arguments.own.name.empty() || arguments.own.budget))
+    throw usage_error("--name and --budget are for a method in Python", "--python is not given",
+                      "write the budget into the SPEC, as in quoka:budget_tokens=256");
+  if (!in_python) return;
+  if (arguments.chunk_size || arguments.save || arguments.scores)
+    throw usage_error("--python cannot be combined with --chunk-size, --save or --scores",
+                      "its run is saved as it is, for the chunks of the trace",
+                      "leave the option out");
+  arguments.method = arguments.own.method();
+  arguments.own.layers = arguments.layers.numbers;
+  select_by_python(arguments.trace, arguments.own);
+}
+
+void run_select(SelectArguments& arguments, const GlobalOptions& global) {
+  run_own(arguments);
   replay::ReplayRequest request;
   const replay::MethodName method(arguments.method);
   request.layers = arguments.layers.numbers;
@@ -326,7 +349,26 @@ Command select_command(const GlobalOptions& global) {
   auto arguments = std::make_shared<SelectArguments>();
   Command command("select", "what a method keeps, on stored Q and K");
   command.option("trace", &arguments->trace, "trace file").required();
-  command.option("--method", &arguments->method, kMethodHelp).required();
+  command.option("--method", &arguments->method, kMethodHelp);
+  command.option(
+      "--python", &arguments->own.function,
+      "FILE.py:FUNCTION, a method of your own in place of --method: a function of (layer, "
+      "chunk, q, k, v). Its run is saved in the sidecar as custom:NAME");
+  command.option("--name", &arguments->own.name,
+                 "with --python: what the run is called (default: the function's name)");
+  command
+      .option("--budget", &arguments->own.budget, "with --python: keys kept of each row's scores")
+      .range(1, 1 << 30);
+  command
+      .option("--rows", &arguments->own.rows,
+              "with --python: whether a set is chosen for each kv_head or each q_head")
+      .one_of({"kv_head", "q_head"})
+      .show_default();
+  command
+      .option("--time-limit", &arguments->own.seconds,
+              "with --python: seconds after which it is stopped")
+      .range(1, 1 << 20)
+      .show_default();
   add_layers_option(command, arguments->layers, "layers (default: all)");
   add_chunks_option(command, arguments->chunks, "chunks (default: all)");
   add_chunk_size_option(command, arguments->chunk_size);

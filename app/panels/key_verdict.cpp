@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 namespace kvloupe::panels {
@@ -33,8 +34,8 @@ ImU32 color_of(const widgets::Palette& palette, Sign sign) {
 struct Pill {
   std::string text;
   ImU32 color;
-  bool filled = false;  // the whole pill, not the sign alone
-  bool hollow = false;  // a ring for the sign
+  bool filled = false;  // the whole pill
+  enum class Mark { Check, Cross, Ring } mark = Mark::Check;
 };
 
 ImVec2 size_of(const Pill& pill) {
@@ -48,6 +49,18 @@ void next_place(float width, bool first) {
   if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
 }
 
+void draw_mark(ImDrawList* draw, Pill::Mark mark, ImVec2 at, ImU32 ink) {
+  const float r = widgets::em(0.26F), line = widgets::em(0.13F);
+  if (mark == Pill::Mark::Ring) return draw->AddCircle(at, r, ink, 0, line);
+  if (mark == Pill::Mark::Check) {
+    const std::array corners{ImVec2(at.x - r, at.y), ImVec2(at.x - 0.3F * r, at.y + 0.75F * r),
+                             ImVec2(at.x + 1.1F * r, at.y - 0.9F * r)};
+    return draw->AddPolyline(corners.data(), static_cast<int>(corners.size()), ink, 0, line);
+  }
+  draw->AddLine({at.x - r, at.y - r}, {at.x + r, at.y + r}, ink, line);
+  draw->AddLine({at.x - r, at.y + r}, {at.x + r, at.y - r}, ink, line);
+}
+
 void draw_pill(const widgets::Palette& palette, const Pill& pill, ImVec2 at, ImVec2 size,
                bool hovered) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -57,10 +70,7 @@ void draw_pill(const widgets::Palette& palette, const Pill& pill, ImVec2 at, ImV
   if (hovered) draw->AddRect(at, end, pill.color, size.y / 2, 0, widgets::em(0.09F));
   const ImU32 ink = pill.filled ? widgets::ink_on(pill.color) : pill.color;
   const ImVec2 sign(at.x + widgets::em(0.8F), at.y + size.y / 2);
-  if (pill.hollow)
-    draw->AddCircle(sign, widgets::em(0.24F), ink, 0, widgets::em(0.11F));
-  else
-    draw->AddCircleFilled(sign, widgets::em(0.27F), ink);
+  draw_mark(draw, pill.mark, sign, ink);
   draw->AddText({at.x + widgets::em(1.35F), at.y + widgets::em(0.15F)},
                 pill.filled ? ink : palette.text, pill.text.c_str());
 }
@@ -73,7 +83,7 @@ void label_ui(DrawContext& context, const char* text) {
 void stages_ui(DrawContext& context, const state::ExplainNow& now) {
   const auto marks = state::stage_marks(now);
   if (marks.empty()) return;
-  label_ui(context, "Stages; the filled one lost it");
+  label_ui(context, "Stages: \u2717 lost it, \u2713 did not, \u25CB changed alone would keep it too");
   const widgets::FontScope small(widgets::Type::Caption);
   bool first = true;
   for (const StageMark& mark : marks) {
@@ -83,7 +93,9 @@ void stages_ui(DrawContext& context, const state::ExplainNow& now) {
       words = "lost at " + words;
     if (mark.sign == Sign::Looking) words += "\u2026";
     const Pill pill{words, color_of(context.palette, mark.sign), mark.sign == Sign::LostHere,
-                    quiet || mark.sign == Sign::WouldKeepToo};
+                    mark.sign == Sign::LostHere                ? Pill::Mark::Cross
+                    : quiet || mark.sign == Sign::WouldKeepToo ? Pill::Mark::Ring
+                                                               : Pill::Mark::Check};
     const ImVec2 size = size_of(pill);
     next_place(size.x, first);
     first = false;
@@ -102,7 +114,8 @@ void what_if_ui(DrawContext& context, const KeyUnderMethod& key, const Counterfa
                 std::size_t index, bool first) {
   const widgets::Palette& p = context.palette;
   const bool button = what_if.spec && !context.figure;
-  Pill pill{what_if.change, what_if.kept ? p.hit : p.miss, false, !what_if.kept};
+  Pill pill{what_if.change, what_if.kept ? p.hit : p.miss, false,
+            what_if.kept ? Pill::Mark::Check : Pill::Mark::Cross};
   if (button) pill.text += "  \u2192 B";
   const ImVec2 size = size_of(pill);
   next_place(size.x, first);
@@ -138,9 +151,8 @@ std::vector<Counterfactual> what_ifs_of(const KeyUnderMethod& key) {
 void what_ifs_ui(DrawContext& context, const KeyUnderMethod& key) {
   const std::vector<Counterfactual> all = what_ifs_of(key);
   if (all.empty()) return;
-  label_ui(context, context.figure
-                        ? "Would one change keep it? filled: yes, ring: no"
-                        : "Would one change keep it? filled: yes, ring: no; a click makes it B");
+  label_ui(context, context.figure ? "Would one change keep it?"
+                                   : "Would one change keep it? A click makes it B");
   const widgets::FontScope small(widgets::Type::Caption);
   for (std::size_t i = 0; i < all.size(); ++i) what_if_ui(context, key, all[i], i, i == 0);
 }

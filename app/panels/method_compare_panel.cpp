@@ -312,9 +312,11 @@ class MethodComparePanel final : public Panel {
     const float left = room - ImGui::CalcTextSize(label.c_str()).x;
     widgets::text_colored(ink, widgets::elided_label(label, room));
     if (!context.figure && ImGui::IsItemHovered())
-      widgets::tooltip(
-          "%s%s", state::readable_name(row.method.text).c_str(),
-          row.method.known() || !can_show ? "" : "\nunknown to this version: measured as recorded");
+      widgets::tooltip("%s%s", state::readable_name(row.method.text).c_str(),
+                       row.method.known() || !can_show ? ""
+                       : row.method.brought_in()
+                           ? "\nbrought in: measured as recorded"
+                           : "\nunknown to this version: measured as recorded");
     if (!can_show) return;
     // The name comes first: a tag that has no room is left out, but for what warns.
     const auto tag = [&](ImU32 color, const char* text) {

@@ -51,7 +51,8 @@ class HeadGrid {
     }
     for (std::size_t l = 0; l < grid_.layers.size(); ++l)
       for (int row = 0; row < grid_.num_rows; ++row)
-        draw->AddRectFilled(grid_.from({l, row}), grid_.to({l, row}), p.dense, 2);
+        draw->AddRectFilled(grid_.from({l, row}), grid_.to({l, row}),
+                            has_layer(grid_.layers[l]) ? p.dense : p.raised, 2);
     for (const SpanHead& head : loss_.heads) {
       const auto cell = grid_.find(head.layer, head.row);
       if (!cell) continue;
@@ -73,6 +74,11 @@ class HeadGrid {
   }
 
  private:
+  // A run may cover fewer layers than the trace.
+  bool has_layer(int layer) const {
+    return loss_.layers.empty() || std::ranges::find(loss_.layers, layer) != loss_.layers.end();
+  }
+
   // One look on every colour.
   static void dot(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float radius) {
     draw->AddCircleFilled(at, radius + widgets::em(0.08F), palette.panel);
@@ -87,7 +93,9 @@ class HeadGrid {
         [&](const SpanHead& one) { return one.layer == layer && one.row == cell.row; });
     std::string text =
         fmt::format("layer {}, {}\n", layer, replay::row_words(loss_.layout, cell.row));
-    if (head == loss_.heads.end()) {
+    if (!has_layer(layer)) {
+      text += "the run has nothing of this layer";
+    } else if (head == loss_.heads.end()) {
       text += "nothing of the span is lost here: every key is kept, or none of it comes before";
     } else {
       text += fmt::format("{} of {} keys kept", head->kept, head->keys);

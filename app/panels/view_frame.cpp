@@ -87,6 +87,7 @@ std::string method_caption(const DrawContext& context, const state::MethodFacts&
 
 std::string method_note(const state::Place& place, const state::MethodFacts& facts) {
   const std::string id = facts.choice.id();
+  if (facts.choice.brought_in()) return "";
   if (!facts.choice.known())
     return fmt::format(
         "This version does not know the method {}: what was recorded is shown, and it cannot be "
@@ -292,7 +293,11 @@ std::vector<widgets::Chip> method_chips(DrawContext& context, const state::Place
   chips.push_back({own.empty() ? name : name + ", " + own, widgets::color_of_slot(p, slot),
                    state::readable_name(facts.choice.text)});
   for (widgets::Chip& chip : extension_chips(p, facts.choice)) chips.push_back(std::move(chip));
-  if (!facts.choice.known())
+  if (facts.choice.brought_in())
+    chips.push_back({"brought in", 0,
+                     "A method of your own or of another program. What it kept is shown and "
+                     "measured; it cannot be selected anew here."});
+  else if (!facts.choice.known())
     chips.push_back({"unknown method", p.warning,
                      "This version does not know the method; what was recorded is shown."});
   if (!on_card)

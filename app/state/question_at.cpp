@@ -16,7 +16,9 @@ std::string missing(const Place& place, const MethodChoice& a, const MethodChoic
 }
 
 std::string unknown_method(const MethodChoice& method, const std::string& consequence) {
-  return fmt::format("This version does not know the method {}: {}", method.id(), consequence);
+  return method.brought_in() ? fmt::format("{} was brought in: {}", method.id(), consequence)
+                             : fmt::format("This version does not know the method {}: {}",
+                                           method.id(), consequence);
 }
 
 std::string title_of_run(const MethodChoice& method, const std::string& where) {

@@ -24,7 +24,8 @@ bool is_custom(std::string_view text) { return text.starts_with("custom:"); }
 Error no_such_run(const MethodName& name, const trace::TraceInfo& info) {
   if (!is_custom(name.text)) return *name.no_spec;
   std::vector<std::string> runs;
-  for (const trace::RunInfo& run : info.runs) runs.push_back(printable(run.method));
+  for (const trace::RunInfo& run : info.runs)
+    runs.push_back(printable(short_name(choice_of_run(run, selection::shape_of(info.model)))));
   return input_error(
       fmt::format("{} is not in this trace", printable(name.text)),
       runs.empty() ? "it holds no runs" : fmt::format("its runs are {}", fmt::join(runs, "; ")),
@@ -114,7 +115,8 @@ std::string short_name(const MethodSpec& spec) {
 
 std::string short_name(const MethodChoice& choice) {
   const std::string text = choice.known() ? short_name(*choice.spec) : choice.text;
-  return choice.recorded() ? fmt::format("run {}: {}", choice.run, text) : text;
+  const bool numbered = choice.recorded() && !choice.brought_in();
+  return numbered ? fmt::format("run {}: {}", choice.run, text) : text;
 }
 
 }  // namespace kvloupe::replay

@@ -44,7 +44,9 @@ struct MethodChoice {
   bool empty() const { return text.empty(); }
   bool known() const { return spec.has_value(); }
   bool recorded() const { return run >= 0; }
-  std::string id() const { return text.substr(0, text.find(':')); }
+  // A run that a person or another program added as custom:NAME: no version knows its method.
+  bool brought_in() const { return !known() && text.starts_with("custom:"); }
+  std::string id() const { return brought_in() ? text : text.substr(0, text.find(':')); }
   std::string key() const { return text + "#" + std::to_string(run); }
   const trace::RunInfo* run_info(const trace::TraceInfo& info) const;
   bool operator==(const MethodChoice& other) const {
@@ -65,7 +67,7 @@ selection::RowLayout layout_of(const MethodChoice& choice, const trace::TraceInf
 // What differs from the method's defaults: "quoka:budget_tokens=256", "aqua". For people; itself a
 // valid SPEC.
 std::string short_name(const selection::MethodSpec& spec);
-// "run 3: quoka:budget_tokens=256" of a recorded run, else the same.
+// "run 3: quoka:budget_tokens=256" of a recorded run, "custom:mine" of one that was brought in, else the same.
 std::string short_name(const MethodChoice& choice);
 
 }  // namespace kvloupe::replay

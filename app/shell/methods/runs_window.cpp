@@ -325,7 +325,9 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
         closed      ? "\nclosed loop"
         : row.tried ? "\ntried here"
                     : "",
-        method.known() ? "" : "\nunknown to this version: shown as recorded",
+        method.known()        ? ""
+        : method.brought_in() ? "\nbrought in: shown as recorded"
+                              : "\nunknown to this version: shown as recorded",
         run != nullptr && run->basis_leakage ? "\nleakage: its basis was fitted on this text" : "");
   if (ImGui::IsItemHovered()) point_at(workspace, row);
 }

@@ -1,16 +1,17 @@
-"""Records what attention sees in a transformers model, and reads KVLoupe traces.
+"""Records what attention sees in a transformers model, reads KVLoupe traces, and adds methods of your own to them.
 
     with kvloupe.record(model, "t.h5", tokenizer=tokenizer):
         model.generate(**inputs)
 
     trace = kvloupe.open("t.h5")
     trace.attention(layer=3, q_head=0, begin=100, end=101)
+    trace.add_run("mine", lambda layer, chunk, q, k, v: scores_of(q, k), budget=256)
 """
 from .errors import KvloupeError
 from .reader import Trace
 from .reader import open_trace as open
 
-__all__ = ["KvloupeError", "Trace", "merge", "open", "record"]
+__all__ = ["KvloupeError", "Trace", "merge", "methods_from", "open", "record"]
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,
@@ -41,6 +42,12 @@ def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="f
                            "pip install torch transformers") from None
     return Recorder(model, path, tokenizer=tokenizer, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, spans=spans,
                     batch_index=batch_index, force=force, hash=hash)
+
+
+def methods_from(path):
+    """{name: function} of the functions in a file of Python, for Trace.add_run. Names that begin with _ are left out."""
+    from .own_file import methods_from
+    return methods_from(path)
 
 
 def merge(parts, path, *, force=False):

@@ -1,9 +1,9 @@
-"""python -m kvloupe record MODEL_FOLDER ... | merge PART..."""
+"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | merge PART..."""
 import json
 import os
 import sys
 
-from . import arguments
+from . import arguments, own_method
 from .errors import KvloupeError
 
 
@@ -20,7 +20,7 @@ def main(given=None):
 
 
 def parser():
-    top = arguments.Parser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces.")
+    top = arguments.Parser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces, and runs methods of your own on them.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     record = commands.add_parser("record", help="run a model on a prompt and record it")
     record.add_argument("model", metavar="MODEL_FOLDER", help="a Hugging Face folder, or a name in the local cache")
@@ -44,6 +44,17 @@ def parser():
     record.add_argument("--force", action="store_true", help="replace an existing trace")
     record.add_argument("-o", dest="output", required=True, metavar="T.h5")
     record.set_defaults(run=run_record)
+    select = commands.add_parser("select", help="save what a method of your own keeps of a trace beside it")
+    select.add_argument("trace", metavar="T.h5")
+    select.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of (layer, chunk, q, k, v): help(kvloupe.Trace.add_run) says what it returns")
+    select.add_argument("--name", metavar="NAME", help="the run is called custom:NAME (default: the function's name)")
+    select.add_argument("--budget", type=arguments.budget, metavar="N", help="keys kept of each row's scores")
+    select.add_argument("--rows", default="kv_head", choices=own_method.AXES, help="whether a set is chosen for each KV head (default) or query head")
+    select.add_argument("--layers", type=arguments.layers, metavar="LIST", help="layers to select in: 3, 0-3, 3,7 or all (default)")
+    select.add_argument("--note", default="", help="a text that is stored with the run")
+    select.add_argument("--time-limit", type=arguments.seconds, default=600, metavar="SECONDS", help="after which it is stopped (default 600)")
+    select.add_argument("--memory-limit", type=arguments.mebibytes, default=None, metavar="MIB", help="memory that it may have (default: all of the machine's)")
+    select.set_defaults(run=run_select)
     merge = commands.add_parser("merge", help="join the parts that the ranks of a model wrote")
     merge.add_argument("parts", nargs="+", metavar="PART")
     merge.add_argument("--force", action="store_true", help="replace an existing trace")
@@ -55,6 +66,19 @@ def parser():
 def run_merge(options):
     from .join import merge_parts
     merge_parts(options.parts, options.output, force=options.force)
+
+
+def run_select(options):
+    from .own_file import select_apart
+    from .reader import open_trace
+    name = options.name or options.function.rpartition(":")[2]
+    own_method.check_name(name)
+    memory = options.memory_limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    selected = select_apart(options.trace, options.function, rows=options.rows, budget=options.budget, layers=options.layers,
+                            seconds=options.time_limit, bytes_of_memory=memory)
+    with open_trace(options.trace) as trace:
+        run = trace._add_cells(name, options.rows, selected, options.note)
+        print(f"saved as run {run.id}, {run.method}, of {trace.path}.runs.h5", file=sys.stderr)
 
 
 def run_record(options):

@@ -29,6 +29,18 @@ def chunk_size(text):
     return _number("--chunk-size", text, 1)
 
 
+def budget(text):
+    return _number("--budget", text, 1)
+
+
+def seconds(text):
+    return _number("--time-limit", text, 1)
+
+
+def mebibytes(text):
+    return _number("--memory-limit", text, 1) << 20
+
+
 def new_tokens(text):
     return _number("--max-new-tokens", text, 0)
 

@@ -7,3 +7,4 @@ class KvloupeError(Exception):
     def __init__(self, what, why, what_to_do):
         super().__init__(f"{what}; {why}; {what_to_do}")
         self.why = why
+        self.parts = (what, why, what_to_do)

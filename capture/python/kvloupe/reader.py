@@ -8,6 +8,7 @@ from .errors import KvloupeError
 from .layer import Layer
 from .layout import SIDECAR_FORMAT, TRACE_FORMAT
 from .runs import Run, hash_of_trace
+from . import own_method, sidecar
 from .stored import BROKEN, Defect, int_attribute, member, numbered_members, text_attribute
 
 
@@ -71,6 +72,7 @@ class Trace:
             self.warnings.append("q, k and v are not all of one type")
         self.dtype = "f32" if types == {"float32"} else "f16"
         self.runs = self._load_runs(file, 0)
+        self._first_saved = max((run.id + 1 for run in self.runs), default=0)
         self._load_sidecar()
 
     def _load_runs(self, file, first_id):
@@ -91,10 +93,45 @@ class Trace:
             header.check_format(file, path, SIDECAR_FORMAT, "a sidecar of runs")
             if text_attribute(file, "trace_hash") != hash_of_trace(self):
                 raise Defect("it holds the runs of another trace")
-            first = max((run.id + 1 for run in self.runs), default=0)
-            self.runs += self._load_runs(file, first)
+            self.runs += self._load_runs(file, self._first_saved)
         except (Defect, KvloupeError) as problem:
             self.warnings.append(f"{path} is left out: {problem}")
+
+    def add_run(self, name, select=None, *, positions=None, rows="kv_head", budget=None, layers=None, note=""):
+        """Saves what a method of your own keeps beside the trace, where the program reads it as the run custom:<name>. A run of
+        that name is replaced. Returns the run.
+
+        select     a function select(layer, chunk, q, k, v), called for each layer and chunk with float32 arrays: q [q_heads, m, d]
+                   of the chunk, k and v [kv_heads, P, d] of all keys before it, by position. It returns for each row ascending
+                   positions below P, or a boolean mask [rows, P], or with `budget` scores [rows, P], of which the best are kept
+        positions  in place of a function: integers [chunks, layers, k] or [chunks, layers, rows, k] with -1 for nothing, or a
+                   boolean mask [chunks, layers, T] or [chunks, layers, rows, T]
+        rows       whether a set is chosen for each "kv_head" or each "q_head"
+        budget     how many keys of each row's scores are kept; where there are no more, all are, and nothing is asked
+        layers     the layers to select in; all by default
+        note       a text that is stored with the run
+
+        The chunk's own keys are always visible and no part of a selection. Raises KvloupeError for what is no selection."""
+        own_method.check_name(name)
+        if (select is None) == (positions is None):
+            raise KvloupeError("a run needs a function or positions", "one of them, not both", "pass select or positions=")
+        if select is not None:
+            selected = own_method.select_layers(self, select, rows, budget, layers)
+        else:
+            selected = own_method.layers_from_arrays(self, positions, rows, layers)
+        return self._add_cells(name, rows, selected, note)
+
+    def _add_cells(self, name, rows, selected, note):
+        """The run of {layer: Cells}."""
+        method = own_method.check_name(name)
+        sidecar.append(self, method, rows, selected, note)
+        self._load_again()
+        return next(run for run in self.runs if run.method == method)
+
+    def _load_again(self):
+        """The sidecar was replaced by a new file, which the runs are read from."""
+        self.runs = [run for run in self.runs if run.id < self._first_saved]
+        self._load_sidecar()
 
     def close(self):
         for file in self._files:

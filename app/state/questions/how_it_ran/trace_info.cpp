@@ -27,10 +27,12 @@ Table table(Workspace& workspace) {
 
 std::string line_of(const std::string& method, const trace::RunInfo& run, const OpenTrace& trace) {
   const bool known = choice_of_run(run, trace).known();
-  return fmt::format("{}  ({}{}{})", method,
-                     run.mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop",
-                     run.from_sidecar ? ", sidecar" : "",
-                     known ? "" : ", a method that this version does not know");
+  return fmt::format(
+      "{}  ({}{}{})", method, run.mode == trace::LoopMode::OpenLoop ? "open loop" : "closed loop",
+      run.from_sidecar ? ", sidecar" : "",
+      known                                    ? ""
+      : choice_of_run(run, trace).brought_in() ? ", brought in"
+                                               : ", a method that this version does not know");
 }
 
 // Without what is as by default.

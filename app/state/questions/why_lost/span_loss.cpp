@@ -2,6 +2,7 @@
 
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
+#include "core/replay/request_checks.h"
 #include "core/replay/table.h"
 
 #include <fmt/format.h>
@@ -65,9 +66,13 @@ std::string SpanLossQuestion::title() const {
 
 SpanLossQuestion::Answer SpanLossQuestion::work(Steps& steps) const {
   Answer answer;
-  answer.num_layers = static_cast<int>(place.info().layers.size());
+  // A run may cover fewer layers than the trace.
+  const std::vector<int> layers =
+      method.recorded() ? replay::checked_layers_of_run(*place.trace->session, method.run, {})
+                        : place.info().layers;
+  answer.num_layers = static_cast<int>(layers.size());
   LayerSpanLossQuestion layer{place, method, chunks, span, want_budgets};
-  for (const int index : place.info().layers) {
+  for (const int index : layers) {
     layer.place.layer = index;
     const auto done = steps.need(layer);
     if (answer.loss.layers.empty())

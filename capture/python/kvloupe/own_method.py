@@ -1,0 +1,185 @@
+"""Selections of a method that KVLoupe does not have: asked of a function or taken from arrays, and checked."""
+import re
+
+import numpy as np
+
+from .errors import KvloupeError
+from .runs import DENSE_FALLBACK
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+AXES = ("kv_head", "q_head")
+
+
+def check_name(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise KvloupeError(f"{name!r} is no name for a method", "it takes 1 to 64 letters, digits and _ . + -, and begins with one of the first two",
+                           "give another name")
+    return f"custom:{name}"
+
+
+class Cells:
+    """What one layer keeps: the cells of FORMAT.md, section 6, numbered chunk * rows + row, as they are added."""
+
+    def __init__(self):
+        self.flags, self.offsets, self.positions = [], [0], []
+
+    @classmethod
+    def of(cls, flags, offsets, positions):
+        cells = cls()
+        cells.flags, cells.offsets, cells.positions = list(flags), list(offsets), [positions]
+        return cells
+
+    def add(self, kept, dense):
+        self.flags.append(DENSE_FALLBACK if dense else 0)
+        self.positions.append(np.zeros(0, np.int32) if dense else kept)
+        self.offsets.append(self.offsets[-1] + len(self.positions[-1]))
+
+    def arrays(self):
+        return dict(offsets=np.array(self.offsets, "<i8"), flags=np.array(self.flags, "u1"),
+                    positions=np.concatenate(self.positions or [[]]).astype("<i4"))
+
+
+def select_layers(trace, select, axis, budget, layers):
+    """{layer: Cells} of a function `select(layer, chunk, q, k, v)`."""
+    check_axis(axis)
+    if not callable(select):
+        raise KvloupeError(f"{select!r} selects nothing", "it cannot be called", "pass a function of (layer, chunk, q, k, v)")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1):
+        raise KvloupeError(f"{budget!r} is no budget", "it is a number of keys, 1 or more", "give another, or none")
+    return {layer: _select_layer(trace, select, num_rows(trace, axis), budget, layer) for layer in layers_of(trace, layers)}
+
+
+def check_axis(axis):
+    if axis not in AXES:
+        raise KvloupeError(f'rows="{axis}" is unknown', "a method keeps a set for each KV head or for each query head", f"give one of {AXES}")
+
+
+def num_rows(trace, axis):
+    return trace.model["num_kv_heads" if axis == "kv_head" else "num_q_heads"]
+
+
+def layers_of(trace, layers):
+    wanted = trace.layers if layers is None else sorted({int(layer) for layer in np.atleast_1d(layers)})
+    for layer in wanted:
+        trace.layer(layer)  # refuses one that was not recorded
+    if not wanted:
+        raise KvloupeError(f"{trace.path} has no layer to select in", "none was recorded or named", "name one of " + str(trace.layers))
+    return wanted
+
+
+def _select_layer(trace, select, rows, budget, layer):
+    stored, cells = trace.layer(layer), Cells()
+    q, k, v = (np.asarray(stored.array(name)[:, :, :], dtype=np.float32) for name in "qkv")
+    for name, values in zip("qkv", (q, k, v)):
+        if not np.isfinite(values).all():
+            raise KvloupeError(f"{name} of layer {layer} holds values that are not finite", "nothing can be ranked by them", "record it again, or leave the layer out")
+        values.flags.writeable = False  # a method that changed them would change what the next chunk sees
+    for index, chunk in enumerate(trace.chunks):
+        first = stored.first_visible(chunk.begin)
+        if chunk.begin == first or (budget is not None and chunk.begin - first <= budget):
+            for _ in range(rows):
+                cells.add(None, dense=True)
+            continue
+        where = f"layer {layer}, chunk {index}"
+        given = _ask(select, where, layer, index, q[:, chunk.begin : chunk.end], k[:, : chunk.begin], v[:, : chunk.begin])
+        for kept in kept_keys(given, where, rows, first, chunk.begin, budget):
+            cells.add(kept, dense=False)
+    return cells
+
+
+def _ask(select, where, *arguments):
+    try:
+        return select(*arguments)
+    except Exception as error:
+        raise KvloupeError(f"the method failed in {where}", f"{_line_of(error, select)}{type(error).__name__}: {error}", "mend it and add the run again") from error
+
+
+def _line_of(error, select):
+    """Where in the method's own file it failed: the innermost such line."""
+    file = getattr(getattr(select, "__code__", None), "co_filename", None)
+    frame, line = error.__traceback__, None
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == file:
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return f"line {line} of {file}: " if line else ""
+
+
+def kept_keys(given, where, rows, first, past, budget):
+    """For each row the ascending positions in [first, past) that `given` means: positions, a mask [rows, past], or with a budget
+    scores [rows, past]."""
+    if given is None:
+        raise KvloupeError(f"nothing came back for {where}", "the function returned None", "return positions, a mask or scores")
+    if len(given) != rows:
+        raise KvloupeError(f"{len(given)} rows came back for {where}", f"there are {rows}", 'return one a row, or say rows="q_head"')
+    return [_kept_of_row(row, f"{where}, row {i}", first, past, budget) for i, row in enumerate(given)]
+
+
+def _kept_of_row(row, where, first, past, budget):
+    values = np.asarray(row.detach().cpu() if hasattr(row, "detach") else row)
+    if values.ndim != 1:
+        raise KvloupeError(f"{values.shape} came back for {where}", "a row has one axis", "return positions, a mask or scores for each row")
+    if values.dtype.kind == "f" and (values.size or budget is not None):
+        return _best(_of_length(values, where, past), where, first, budget)
+    if values.dtype.kind == "b":
+        kept = np.flatnonzero(_of_length(values, where, past))
+    elif values.dtype.kind in "iu" or not values.size:
+        kept = values.astype(np.int64)
+    else:
+        raise KvloupeError(f"{values.dtype} came back for {where}", "positions are integers, a mask is bool, scores are floats", "return one of them")
+    if kept.size and (np.diff(kept) <= 0).any():
+        raise KvloupeError(f"the positions of {where} do not ascend", "each is larger than the one before it", "sort them, and name none twice")
+    outside = kept[(kept < first) | (kept >= past)]
+    if outside.size:
+        raise KvloupeError(f"position {outside[0]} of {where} is none of its candidates", f"they are {first} to {past - 1}: what the queries see before the chunk",
+                           "leave it out; the chunk's own keys are always visible")
+    return kept.astype(np.int32)
+
+
+def _of_length(values, where, past):
+    if len(values) != past:
+        raise KvloupeError(f"{len(values)} values came back for {where}", f"there are {past} keys before the chunk", "return one a key")
+    return values
+
+
+def _best(scores, where, first, budget):
+    """The rule of the program: score descending, then position ascending, in fp32; NaN last."""
+    if budget is None:
+        raise KvloupeError(f"scores came back for {where}", "nothing says how many keys to keep", "give budget=, or return positions or a mask")
+    scores = scores[first:].astype(np.float32)
+    unknown = np.isnan(scores)
+    order = np.lexsort((np.arange(len(scores)), -np.where(unknown, 0, scores), unknown))
+    return np.sort(order[:budget]).astype(np.int32) + np.int32(first)
+
+
+def layers_from_arrays(trace, positions, axis, layers):
+    """{layer: Cells} of positions [chunks, layers, (rows,) k], padded by -1, or of a mask [chunks, layers, (rows,) T]; without
+    rows all of a layer's rows keep the same."""
+    check_axis(axis)
+    values, wanted, rows = np.asarray(positions), layers_of(trace, layers), num_rows(trace, axis)
+    if values.dtype.kind not in "biu" or values.ndim not in (3, 4):
+        raise KvloupeError(f"positions of {values.dtype} and shape {values.shape} cannot be taken", "they are integers or bool, [chunks, layers, k] or [chunks, layers, rows, k]",
+                           "give such an array")
+    for axis_name, length, need in (("chunks", values.shape[0], len(trace.chunks)), ("layers", values.shape[1], len(wanted)),
+                                    *([("rows", values.shape[2], rows)] if values.ndim == 4 else [])):
+        if length != need:
+            raise KvloupeError(f"the axis of {axis_name} is {length} long", f"there are {need} {axis_name}", "give an array of that shape")
+    if values.dtype.kind == "b" and values.shape[-1] != trace.num_tokens:
+        raise KvloupeError(f"the mask has {values.shape[-1]} keys", f"the trace has {trace.num_tokens} tokens", "give a mask of all tokens")
+    return {layer: _cells_of(trace, trace.layer(layer), values[:, i], rows) for i, layer in enumerate(wanted)}
+
+
+def _cells_of(trace, stored, values, rows):
+    cells = Cells()
+    for index, chunk in enumerate(trace.chunks):
+        first = stored.first_visible(chunk.begin)
+        for row in range(rows):
+            one = values[index, row] if values.ndim == 3 else values[index]
+            where = f"layer {stored.number}, chunk {index}, row {row}"
+            if one.dtype.kind == "b":
+                one = np.flatnonzero(one[: chunk.begin])
+            elif (one < -1).any():
+                raise KvloupeError(f"position {one.min()} of {where} is none", "-1 stands for nothing, and no other number is negative", "give positions from 0 on")
+            cells.add(_kept_of_row(np.sort(one[one >= 0]), where, first, chunk.begin, None), dense=chunk.begin == first)
+    return cells
+

@@ -1,0 +1,125 @@
+"""Runs that are added beside a finished trace: FORMAT.md, section 9."""
+import os
+import shutil
+import tempfile
+
+import h5py
+import numpy as np
+
+from . import header
+from .errors import KvloupeError
+from .layout import PRODUCER, SCHEMA_VERSION, SIDECAR_FORMAT, describe, describe_plot
+from .part_file import fcntl
+from .runs import DENSE_FALLBACK, hash_of_trace
+from .stored import BROKEN, Defect, numbered_members, text_attribute
+
+DATASETS = {"offsets": ("cell", "1", "where the positions of each cell begin"), "positions": ("position", "token", "keys that are kept"),
+            "flags": ("cell", "1", "1: dense, nothing to choose")}
+
+
+def path_of(trace):
+    return trace.path + ".runs.h5"
+
+
+def append(trace, method, row_axis, layers, note=""):
+    """Adds a run of {layer: Cells}; one of the same method that stands there is replaced. A crash leaves the sidecar as it was."""
+    path = path_of(trace)
+    with _alone(trace.path):
+        handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(os.path.abspath(path)))
+        os.close(handle)
+        try:
+            if os.path.exists(path):
+                shutil.copyfile(path, temporary)
+                _check(path, trace)
+            with h5py.File(temporary, "r+" if os.path.exists(path) else "w", locking=False) as file:
+                _write(file, trace, method, row_axis, layers, note)
+            with open(temporary, "rb+") as written:
+                os.fsync(written.fileno())
+            shutil.copymode(trace.path, temporary)
+            os.replace(temporary, path)
+        except BROKEN as error:
+            raise KvloupeError(f"cannot save the run in {path}", str(error), "free some space, or move the file away if it is damaged") from None
+        finally:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+
+
+class _alone:
+    """The lock that the program holds while it appends: two that save at once must not drop each other's run."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __enter__(self):
+        self._file = open(self._path, "rb")
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise KvloupeError(f"cannot save a run beside {self._path}", "another program is writing the trace or its sidecar", "try again when it has ended") from None
+        except OSError:
+            pass  # The file system has no locks.
+
+    def __exit__(self, *_):
+        self._file.close()
+
+
+def _check(path, trace):
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            header.check_format(file, path, SIDECAR_FORMAT, "a sidecar of runs")
+            if text_attribute(file, "trace_hash") != hash_of_trace(trace):
+                raise Defect("it holds the runs of another trace")
+    except (Defect, OSError) as defect:
+        raise KvloupeError(f"cannot add a run to {path}", str(defect), "move it away and add the run again") from None
+
+
+def _write(file, trace, method, row_axis, layers, note):
+    if "runs" not in file:
+        file.attrs["format"], file.attrs["schema_version"], file.attrs["producer"] = SIDECAR_FORMAT, SCHEMA_VERSION, PRODUCER
+        file.attrs["trace_hash"] = hash_of_trace(trace)
+        file.attrs["NX_class"], file.attrs["default"] = "NXroot", "runs"
+        runs = file.create_group("runs")
+        runs.attrs["NX_class"], runs.attrs["default"] = "NXentry", "0"
+    runs = file["runs"]
+    numbers = numbered_members(runs)
+    number = next((n for n in numbers if text_attribute(runs[str(n)], "method") == method), max(numbers, default=-1) + 1)
+    if number in numbers:
+        del runs[str(number)]
+    run = runs.create_group(str(number))
+    _describe_run(run, trace, method, row_axis, note)
+    for number, cells in layers.items():
+        _write_layer(run.create_group(f"layers/{number}"), cells)
+    _write_plot(run, trace, layers)
+
+
+def _describe_run(run, trace, method, row_axis, note):
+    model = trace.model
+    run.attrs["method"], run.attrs["mode"] = method, "open_loop"
+    run.attrs["row_axis"], run.attrs["granularity"], run.attrs["state_action"] = row_axis, "token", "visibility"
+    run.attrs["budget_scope"] = "past"
+    run.attrs["q_heads_per_row"] = np.int64(1 if row_axis == "q_head" else model["num_q_heads"] // model["num_kv_heads"])
+    if note:
+        run.attrs["note"] = note
+
+
+def _write_layer(group, cells):
+    arrays = cells.arrays()
+    for name, (axis, units, words) in DATASETS.items():
+        # In pieces, as all vectors of a trace are: an empty one is stored so, too.
+        dataset = group.create_dataset(name, data=arrays[name], chunks=(max(1, min(len(arrays[name]), 32768)),), maxshape=(None,))
+        describe(dataset, [axis], units, words)
+
+
+def _write_plot(run, trace, layers):
+    """Mean over the rows of what a cell keeps, for programs that plot HDF5 files."""
+    kept = np.zeros((len(trace.chunks), len(layers)), "<f4")
+    for column, (number, cells) in enumerate(layers.items()):
+        counts = np.diff(cells.offsets).reshape(len(trace.chunks), -1).mean(axis=1)
+        dense = np.array(cells.flags).reshape(len(trace.chunks), -1)[:, 0] == DENSE_FALLBACK
+        first = [chunk.begin - trace.layer(number).first_visible(chunk.begin) for chunk in trace.chunks]
+        kept[:, column] = np.where(dense, first, counts)
+    describe(run.create_dataset("kept", data=kept), ["chunk", "layer"], "token", "keys kept, mean over the rows")
+    run.create_dataset("layer", data=np.array(list(layers), "<i4"))
+    describe_plot(run, "kept", [".", "layer"], "Keys kept by chunk and layer")

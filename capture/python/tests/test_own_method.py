@@ -1,0 +1,204 @@
+"""A method of one's own: what a function or an array says is what the program reads, and what is none is refused."""
+import os
+import pathlib
+import shutil
+import unittest
+
+import h5py
+import numpy as np
+
+import kvloupe
+
+from .support import program, program_json, recorded, scratch
+
+
+def copy_of(family, name):
+    path = scratch(f"own-{name}.h5")
+    for end in ("", ".runs.h5"):
+        if os.path.exists(f"{path}{end}"):
+            os.unlink(f"{path}{end}")
+    shutil.copy(recorded(family), path)
+    return path
+
+
+def selected_by_program(path, method, trace, layer):
+    """{(chunk, row): positions} of the cells that chose."""
+    report = program_json("select", path, "--method", method, "--layer", str(layer))
+    cells = {}
+    for chunk in report["layers"][0]["chunks"]:
+        for i, row in enumerate(chunk.get("kv_heads", chunk.get("q_heads"))):
+            cells[chunk["chunk"], i] = row["selected"] if chunk["dense_reason"] is None else None
+    return cells
+
+
+def last_keys(count):
+    """The newest keys: a rule that plain arithmetic knows."""
+    return lambda layer, chunk, q, k, v: [np.arange(max(0, k.shape[1] - count), k.shape[1]) for _ in range(k.shape[0])]
+
+
+class OwnMethod(unittest.TestCase):
+    def test_what_a_function_returns_is_what_the_program_reads(self):
+        path, seen = copy_of("llama", "forms"), []
+
+        def positions(layer, chunk, q, k, v):
+            seen.append((layer, chunk, q.shape, k.shape, v.shape, q.dtype))
+            return [range(row, k.shape[1], row + 2) for row in range(k.shape[0])]
+
+        def mask(layer, chunk, q, k, v):
+            kept = np.zeros(k.shape[:2], bool)
+            for row in range(k.shape[0]):
+                kept[row, row :: row + 2] = True
+            return kept
+
+        def scores(layer, chunk, q, k, v):
+            return np.stack([[-float(j % 7) for j in range(k.shape[1])]] * k.shape[0])
+
+        with kvloupe.open(path) as trace:
+            model, chunks = trace.model, trace.chunks
+            for name, function, budget in (("positions", positions, None), ("mask", mask, None), ("scores", scores, 5)):
+                trace.add_run(name, function, budget=budget, note="a test")
+            for layer, chunk, q, k, v, kind in seen:
+                at = chunks[chunk]
+                self.assertEqual((q, k, v, kind), ((model["num_q_heads"], at.length, model["head_dim"]), (model["num_kv_heads"], at.begin, model["head_dim"]),
+                                                   (model["num_kv_heads"], at.begin, model["head_dim"]), np.float32))
+            self.assertEqual({layer for layer, *_ in seen}, set(trace.layers))
+            for layer in trace.layers:
+                for name, want in (("positions", lambda row, past: list(range(row, past, row + 2))), ("mask", lambda row, past: list(range(row, past, row + 2))),
+                                   ("scores", lambda row, past: sorted(sorted(range(past), key=lambda j: (j % 7, j))[:5]))):
+                    for (chunk, row), kept in selected_by_program(path, f"custom:{name}", trace, layer).items():
+                        past = chunks[chunk].begin
+                        everything = past == 0 or (name == "scores" and past <= 5)
+                        self.assertEqual(kept, None if everything else want(row, past), (name, layer, chunk, row))
+        self.assertIn("sound", program("validate", path))
+        listed = [run["method"] for run in program_json("info", path)["runs"]]
+        self.assertEqual(listed[-3:], ["custom:positions", "custom:mask", "custom:scores"])
+
+    def test_a_method_written_here_keeps_what_the_program_s_own_keeps(self):
+        """uniform_queries: four rows of the chunk, the mean of a key's cosines over the group's heads, and of these the largest."""
+        path = copy_of("qwen3", "uniform")
+
+        def uniform(layer, chunk, q, k, v):
+            m = q.shape[1]
+            rows = [(2 * i + 1) * m // 8 for i in range(4)] if m > 4 else list(range(m))
+            unit = lambda x: x / np.linalg.norm(x, axis=2, keepdims=True)  # noqa: E731
+            group = len(q) // len(k)
+            cosines = np.einsum("hnd,hpd->hnp", unit(q[:, rows]), np.repeat(unit(k), group, axis=0))
+            return cosines.reshape(len(k), group, len(rows), -1).mean(axis=1).max(axis=1)
+
+        with kvloupe.open(path) as trace:
+            trace.add_run("uniform", uniform, budget=6)
+            for layer in trace.layers:
+                ours, own = (selected_by_program(path, method, trace, layer) for method in ("uniform_queries:budget_tokens=6,num_queries=4", "custom:uniform"))
+                self.assertGreater(sum(kept is not None for kept in ours.values()), 4)
+                self.assertEqual(ours, own, layer)
+
+    def test_rows_of_query_heads_and_some_layers(self):
+        path = copy_of("llama", "q-heads")
+        with kvloupe.open(path) as trace:
+            run = trace.add_run("by-head", lambda layer, chunk, q, k, v: [[0]] * len(q), rows="q_head", layers=[trace.layers[-1]])
+            self.assertEqual((run.row_axis, run.num_rows, run.layers), ("q_head", trace.model["num_q_heads"], [trace.layers[-1]]))
+            self.assertEqual(run.selected(trace.layers[-1], 1, 2).tolist(), [0])
+        report = program_json("compare", path, "--method", "custom:by-head")
+        self.assertEqual(report["rows"][0]["effective_budget"], 1)
+
+    def test_a_window_bounds_the_candidates(self):
+        path = copy_of("gemma3_text", "window")
+        with kvloupe.open(path) as trace:
+            windowed = [layer for layer in trace.layers if trace.layer(layer).window]
+            layer, index = windowed[0], len(trace.chunks) - 1
+            first = trace.layer(layer).first_visible(trace.chunks[index].begin)
+            self.assertGreater(first, 0)
+            run = trace.add_run("few", lambda layer, chunk, q, k, v: np.zeros(k.shape[:2]), budget=2, layers=layer)
+            self.assertEqual(run.selected(layer, index, 0).tolist(), [first, first + 1])
+            with self.assertRaisesRegex(kvloupe.KvloupeError, f"position 0 of layer {layer}.* candidates; they are"):
+                trace.add_run("first", lambda layer, chunk, q, k, v: [[0]] * len(k), layers=layer)
+        self.assertIn("sound", program("validate", path))
+
+    def test_arrays_of_positions_and_masks(self):
+        path = copy_of("llama", "arrays")
+        with kvloupe.open(path) as trace:
+            chunks, layers, tokens, rows = len(trace.chunks), len(trace.layers), trace.num_tokens, trace.model["num_kv_heads"]
+            positions = np.full((chunks, layers, 3), -1)
+            mask = np.zeros((chunks, layers, rows, tokens), bool)
+            for c, chunk in enumerate(trace.chunks):
+                if chunk.begin >= 3:
+                    positions[c, :, :2] = [2, 0]
+                    mask[c, :, 1, : chunk.begin] = True
+            run = trace.add_run("listed", positions=positions)
+            for c, chunk in enumerate(trace.chunks):
+                self.assertEqual(run.selected(trace.layers[0], c, rows - 1).tolist(), [0, 2] if chunk.begin >= 3 else [])
+            run = trace.add_run("masked", positions=mask)
+            self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 1)), trace.chunks[-1].begin)
+            self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 0)), 0)
+            for bad, why in ((positions[:-1], "axis of chunks"), (positions[:, :-1], "axis of layers"), (mask[:, :, :-1], "axis of rows"), (mask[..., :-1], "the mask has"),
+                             (positions.astype(float), "cannot be taken"), (np.where(positions == 2, -5, positions), "position -5"),
+                             (np.where(positions == 2, 10**6, positions), "none of its candidates")):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, why):
+                    trace.add_run("bad", positions=bad)
+        self.assertIn("sound", program("validate", path))
+
+    def test_a_run_of_the_same_name_is_replaced_and_others_stay(self):
+        path = copy_of("llama", "again")
+        program("select", path, "--method", "quoka:budget_tokens=6", "--save")
+        with kvloupe.open(path) as trace:
+            first = trace.add_run("mine", last_keys(4))
+            trace.add_run("other", last_keys(2))
+            again = trace.add_run("mine", last_keys(3))
+            self.assertEqual((first.id, len(again.selected(trace.layers[0], 2, 0))), (again.id, 3))
+            methods = [run.method for run in trace.runs]
+            self.assertEqual([methods.count(name) for name in ("custom:mine", "custom:other")], [1, 1])
+        self.assertEqual(len([run for run in program_json("info", path)["runs"] if run["method"].startswith("quoka:budget_tokens=6")]), 1)
+        program("select", path, "--method", "oracle:budget_tokens=6", "--save")  # the program adds to what Python began
+        with kvloupe.open(path) as trace:
+            self.assertEqual(trace.warnings, [])
+            self.assertTrue(any(run.method.startswith("oracle") for run in trace.runs))
+
+    def test_what_is_no_selection_is_one_sentence_and_nothing_is_written(self):
+        path = copy_of("llama", "refused")
+
+        def fails(layer, chunk, q, k, v):
+            return undefined_name  # noqa: F821
+
+        def writes(layer, chunk, q, k, v):
+            k[:] = 0
+
+        ones = lambda value: lambda layer, chunk, q, k, v: [value] * len(k)  # noqa: E731
+        with kvloupe.open(path) as trace:
+            for function, options, why in (
+                    (lambda *_: None, {}, "the function returned None"), (ones([1, 0]), {}, "do not ascend"), (ones([0, 0]), {}, "do not ascend"), (ones([-1]), {}, "position -1 .* is none"),
+                    (ones([10**9]), {}, "is none of its candidates"), (lambda *_: [[0]], {}, "1 rows came back"), (ones(np.zeros(3)), {"budget": 2}, "3 values came back"),
+                    (lambda layer, chunk, q, k, v: np.zeros(k.shape[:2]), {}, "nothing says how many keys"), (ones(["a"]), {}, "positions are integers"), (ones([[0]]), {}, "one axis"), (ones([True]), {}, "1 values came back"),
+                    (fails, {}, r"line \d+ of .*test_own_method.py: NameError"), (writes, {}, "read-only"), (last_keys(2), {"budget": 0}, "no budget"), (last_keys(2), {"rows": "head"}, "unknown"),
+                    (last_keys(2), {"layers": [99]}, "layer 99 is not in"), ("quoka", {}, "cannot be called"), (last_keys(2), {"positions": [[[0]]]}, "one of them, not both"),
+                    (None, {}, "one of them, not both")):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, why):
+                    trace.add_run("bad", function, **options)
+            for name in ("", "a b", "a,b", "a:b", "../x", "x" * 65, None, "é"):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, "is no name for a method"):
+                    trace.add_run(name, last_keys(2))
+        self.assertFalse(os.path.exists(f"{path}.runs.h5"))
+        self.assertEqual([name for name in os.listdir(path.parent) if name.startswith(f"{path.name}.")], [])
+
+    def test_a_sidecar_of_another_trace_or_a_damaged_one_stays_as_it_is(self):
+        path, other = copy_of("llama", "mine"), copy_of("qwen3", "theirs")
+        with kvloupe.open(other) as trace:
+            trace.add_run("mine", last_keys(2))
+        for content in (pathlib.Path(f"{other}.runs.h5").read_bytes(), b"no HDF5 file"):
+            with open(f"{path}.runs.h5", "wb") as file:
+                file.write(content)
+            with kvloupe.open(path) as trace, self.assertRaisesRegex(kvloupe.KvloupeError, "cannot add a run to"):
+                trace.add_run("mine", last_keys(2))
+            with open(f"{path}.runs.h5", "rb") as file:
+                self.assertEqual(file.read(), content)
+
+    def test_values_that_are_not_finite_are_refused(self):
+        path = copy_of("llama", "broken")
+        with h5py.File(path, "r+") as file:
+            layer = sorted(file["layers"])[0]
+            file[f"layers/{layer}/k"][0, 3, 0] = np.nan
+        with kvloupe.open(path) as trace, self.assertRaisesRegex(kvloupe.KvloupeError, "k of layer .* not finite"):
+            trace.add_run("mine", last_keys(2))
+
+
+if __name__ == "__main__":
+    unittest.main()
