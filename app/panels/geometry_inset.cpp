@@ -11,6 +11,9 @@
 namespace kvloupe::panels {
 namespace {
 
+// An inset that shows the queries hardly larger than they are is not worth its corner.
+constexpr double kLeastLarger = 1.6;
+
 float gap() { return widgets::em(0.4F); }
 
 struct Rect {
@@ -74,7 +77,8 @@ ImVec2 GeometryInset::at(ImVec2 low, ImVec2 high) const {
 }
 
 GeometryInset inset_of(const Geometry& result, ImVec2 inside) {
-  const Canvas canvas(frame_of(result->box, double{inside.x / inside.y}), inside);
+  const GeometryFrame whole = frame_of(result->box, double{inside.x / inside.y});
+  const Canvas canvas(whole, inside);
   const ImVec2 wanted(std::max(inside.x * 0.45F, widgets::em(9)),
                       std::max(inside.y * 0.42F, widgets::em(8)));
   const GeometryFrame closer = frame_of(result->query_box, double{wanted.x / wanted.y});
@@ -88,8 +92,10 @@ GeometryInset inset_of(const Geometry& result, ImVec2 inside) {
       ImVec2 at = inset.at({0, 0}, inside);
       if (to.x >= at.x && from.x <= at.x + wanted.x)
         inset.size.y = std::min(wanted.y, (lower ? inside.y - to.y : from.y) - 2 * gap());
-      // A flat one would show the queries no larger.
-      if (inset.size.y < 0.7F * wanted.y) continue;
+      if (inset.size.y < 0.7F * wanted.y) continue;  // flat
+      const GeometryFrame shown = frame_of(result->query_box, double{inset.size.x / inset.size.y});
+      const double larger = inset.size.x / shown.x.Size() / (double{inside.x} / whole.x.Size());
+      if (larger < kLeastLarger) continue;
       at = inset.at({0, 0}, inside);
       const Rect rect{at, {at.x + inset.size.x, at.y + inset.size.y}};
       if (hides_what_matters(result, canvas, rect)) continue;

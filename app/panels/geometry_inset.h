@@ -20,7 +20,8 @@ GeometryFrame frame_of(const state::GeometryQuestion::Box& box, double aspect);
 struct GeometryInset {
   bool right = false, lower = false;
   ImVec2 size;
-  // It hides no query, no watched key and hardly another one, and does not touch the queries shown closer.
+  // It shows the queries much larger, hides none of them, no watched key and hardly another one, and does
+  // not touch the queries that it shows.
   bool fits = false;
 
   // Its upper left in a plot with these corners.

@@ -83,7 +83,8 @@ void label_ui(DrawContext& context, const char* text) {
 void stages_ui(DrawContext& context, const state::ExplainNow& now) {
   const auto marks = state::stage_marks(now);
   if (marks.empty()) return;
-  label_ui(context, "Stages: \u2717 lost it, \u2713 did not, \u25CB changed alone would keep it too");
+  label_ui(context,
+           "Stages: \u2717 lost it, \u2713 did not, \u25CB changed alone would keep it too");
   const widgets::FontScope small(widgets::Type::Caption);
   bool first = true;
   for (const StageMark& mark : marks) {

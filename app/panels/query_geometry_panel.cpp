@@ -370,7 +370,7 @@ class QueryGeometryPanel final : public Panel {
     const ImVec2 room(avail.x, plot_height(context, avail.y));
     const GeometryInset inset = inset_of(result, GeometryPlot::inside_of(room));
     const float gap = widgets::em(0.6F);
-    const float strip = inset.fits || room.x < widgets::em(28) ? 0 : 0.3F * room.x;
+    const float strip = inset.fits || room.x < widgets::em(40) ? 0 : 0.3F * room.x;
     const bool closer = inset.fits || strip > 0;
     plot(plots.first, {.id = "##geometry",
                        .size = {room.x - strip - (strip > 0 ? gap : 0), room.y},

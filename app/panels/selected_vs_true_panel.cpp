@@ -162,12 +162,12 @@ class SelectedVsTruePanel final : public Panel {
     head_.end(fmt::format("{}|{}|{}", place.cell_key(), s.choice(Slot::A).key(),
                           s.choice(Slot::B).key()));
     const bool both = show_now(context, kView) == state::Show::Both;
-    const float share = both ? 0.6F : 0.45F;
+    const float share = both ? 0.6F : 0.56F;
     // Lanes need room below the bars.
     const float least =
         std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
     bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
-                         widgets::em(both ? 24 : 15))});
+                         widgets::em(both ? 24 : 20))});
     if (!context.figure) filter_ui(context, listed, both);
     table();
   }
