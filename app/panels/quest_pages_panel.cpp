@@ -69,21 +69,24 @@ class QuestPagesPanel final : public Panel {
   static void finding_ui(DrawContext& context, const state::Place& place,
                          const QuestPagesQuestion::Answer& answer) {
     const PageReport& r = answer.report;
-    std::string text;
+    std::string text, more;
     if (!r.dense_reason) {
       const int chosen = r.hits + r.wastes, best = r.hits + r.misses;
-      text = fmt::format(
-          "Of {} page{} chosen by bound {} {} truly among the {} best by logit ({}){}. ", chosen,
-          chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
-          share_text(r.page_recall()), r.forced > 0 ? "; the last page is kept by rule" : "");
+      text =
+          fmt::format("Of {} page{} chosen by bound {} {} truly among the {} best by logit ({}).",
+                      chosen, chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
+                      share_text(r.page_recall()));
+      if (r.forced > 0) more = "The last page is kept by rule. ";
     }
-    text += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
+    more += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
                         answer.mean_looseness);
     if (const analysis::PageStep* step = answer.step_here(); step != nullptr && step->jaccard)
-      text += fmt::format(" Jaccard with the step before: {:.2f}; {}.", *step->jaccard,
+      more += fmt::format(" Jaccard with the step before: {:.2f}; {}.", *step->jaccard,
                           come_back_text(step->reselected));
     text += of_span(place, r);
-    headline_ui(context, text);
+    if (!text.empty()) headline_ui(context, text);
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_wrapped(context.palette.muted, more);
   }
 
   // " Of the 2 pages of needle none is taken, 1 is truly among the best."

@@ -406,7 +406,7 @@ class ReceivedRankingsPanel final : public Panel {
     ImPlot::SetupAxes(picture.has_selection()
                           ? "mean attention received (full: selected, hollow: not)"
                           : "mean attention received",
-                      size.y < widgets::em(16) ? "largest" : "largest attention received",
+                      size.y < widgets::em(14) ? "largest received" : "largest attention received",
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
