@@ -140,10 +140,7 @@ std::string short_text(const std::string& method) {
 
 std::string title_of(const CompareRow& row, const CompareReport& report) {
   if (row.run)
-    return row.method.starts_with("custom:")
-               ? row.method
-               : fmt::format("run {}: {}", *row.run,
-                             report.full ? row.method : short_text(row.method));
+    return fmt::format("run {}: {}", *row.run, report.full ? row.method : short_text(row.method));
   return report.full ? row.method : report.short_names.at(row.method_idx);
 }
 
