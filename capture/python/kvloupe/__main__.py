@@ -69,10 +69,14 @@ def run_merge(options):
 
 
 def run_select(options):
-    from .own_file import select_apart
+    from . import sidecar
+    from .own_file import end_with_parent, select_apart
     from .reader import open_trace
     name = options.name or options.function.rpartition(":")[2]
     own_method.check_name(name)
+    end_with_parent()
+    with open_trace(options.trace) as trace:
+        sidecar.check(trace)
     memory = options.memory_limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     selected = select_apart(options.trace, options.function, rows=options.rows, budget=options.budget, layers=options.layers,
                             seconds=options.time_limit, bytes_of_memory=memory)

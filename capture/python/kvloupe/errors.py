@@ -1,4 +1,14 @@
-"""The one exception of this package."""
+"""The one exception of this package, and how others are told."""
+
+
+MOST_TOLD = 1000
+
+
+def one_line(error):
+    """What an exception says, on one line without control characters, however long it is."""
+    text = " ".join(str(error).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return f"{type(error).__name__}: {text[:MOST_TOLD]}"
 
 
 class KvloupeError(Exception):

@@ -1,4 +1,5 @@
 """Methods in a file of Python, and one of them run on a trace in a process of its own."""
+import ctypes
 import importlib.util
 import inspect
 import os
@@ -11,16 +12,23 @@ import time
 import numpy as np
 
 from . import own_method
-from .errors import KvloupeError
+from .errors import MOST_TOLD, KvloupeError, one_line
 from .reader import Trace
 
 # Between two looks at whether the process has ended.
 PAUSE = 0.02
+MOST_SECONDS_TO_END = 10
+MODULE = "kvloupe_own_method"
+# prctl(2)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def methods_from(path):
     """{name: function} of the functions that a file defines, but for those whose names begin with _."""
-    module = _load(path)
+    return _functions_of(_load(path))
+
+
+def _functions_of(module):
     return {name: value for name, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")}
 
@@ -29,21 +37,21 @@ def _load(path):
     path = os.path.abspath(path)
     if not os.path.isfile(path):
         raise KvloupeError(f"cannot read {path}", "there is no such file", "give FILE.py:FUNCTION")
-    spec = importlib.util.spec_from_file_location("kvloupe_own_method", path)
+    spec = importlib.util.spec_from_file_location(MODULE, path)
     if spec is None:
         raise KvloupeError(f"cannot read {path}", "its name does not end in .py", "rename it")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[MODULE] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(path))  # what lies beside it can be imported
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        line = getattr(error, "lineno", None)
+        line = getattr(error, "lineno", 0)
         frame = error.__traceback__
         while frame is not None:
             if frame.tb_frame.f_code.co_filename == path:
                 line = frame.tb_lineno
             frame = frame.tb_next
-        raise KvloupeError(f"cannot run {path}", f"line {line}: {type(error).__name__}: {error}", "mend it") from error
+        raise KvloupeError(f"cannot run {path}", (f"line {line}: " if line else "") + one_line(error), "mend it") from error
     finally:
         sys.path.remove(os.path.dirname(path))
     return module
@@ -54,10 +62,11 @@ def function_of(text):
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise KvloupeError(f"{text} names no function", "it is FILE.py:FUNCTION", "write it as in my_methods.py:far_keys")
-    methods = methods_from(path)
-    if name not in methods:
-        raise KvloupeError(f"{path} has no function {name}", f"it has {', '.join(methods) or 'none'}", "name one of them")
-    return methods[name]
+    module = _load(path)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise KvloupeError(f"{path} has no function {name}", f"it has {', '.join(_functions_of(module)) or 'none'}", "name one of them")
+    return function
 
 
 def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memory):
@@ -71,6 +80,8 @@ def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memo
     with tempfile.TemporaryDirectory(prefix="kvloupe-") as folder:
         answer = os.path.join(folder, "selected.npz")
         _run_apart(lambda: work(answer), seconds, bytes_of_memory)
+        if not os.path.exists(answer):
+            raise KvloupeError("the method ended its process", "it left before it had answered", "mend it")
         with np.load(answer, allow_pickle=False) as arrays:
             numbers = sorted({int(name.split()[0]) for name in arrays})
             return {layer: own_method.Cells.of(**{name: arrays[f"{layer} {name}"] for name in ("flags", "offsets", "positions")}) for layer in numbers}
@@ -79,6 +90,7 @@ def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memo
 def _run_apart(work, seconds, bytes_of_memory):
     sys.stdout.flush()
     sys.stderr.flush()
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the method starts and leaves behind becomes a child of this process
     from_child, to_parent = os.pipe()
     child = os.fork()
     if child == 0:
@@ -97,13 +109,15 @@ def _run_apart(work, seconds, bytes_of_memory):
         raise KvloupeError("the method was stopped", f"it had not ended after {seconds:g} s", "give it more by --time-limit, or fewer --layers")
     if status != 0:
         how = f"signal {os.WTERMSIG(status)} ended it" if os.WIFSIGNALED(status) else f"it left with exit code {os.WEXITSTATUS(status)}"
-        raise KvloupeError("the method ended its process", how, "mend it, or give it more by --memory-limit")
+        raise KvloupeError("the method ended its process", how, "mend it; too little memory ends a process like this, too")
 
 
 def _work_and_exit(work, to_parent, bytes_of_memory):
     code = 1
     try:
         os.setpgid(0, 0)  # what it starts is ended with it
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_AS, (bytes_of_memory, bytes_of_memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         work()
@@ -111,23 +125,23 @@ def _work_and_exit(work, to_parent, bytes_of_memory):
     except KvloupeError as error:
         _tell(to_parent, error.parts)
     except MemoryError:
-        _tell(to_parent, ("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", "give it more by --memory-limit"))
+        _tell(to_parent, ("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", "let it take less, or python -m kvloupe select --memory-limit MIB gives it more"))
     except BaseException as error:  # such as sys.exit() in the file
-        _tell(to_parent, ("the method cannot be run", f"{type(error).__name__}: {error}", "mend it"))
+        _tell(to_parent, ("the method cannot be run", one_line(error), "mend it"))
     finally:
         os._exit(code)  # nothing of the parent's is done twice
 
 
 def _tell(to_parent, parts):
     """Less than a pipe holds: nobody reads before the end."""
-    os.write(to_parent, "\0".join(part.replace("\0", " ") for part in parts).encode("utf-8", "replace")[:4000])
+    os.write(to_parent, "\0".join(part.replace("\0", " ")[:MOST_TOLD] for part in parts).encode("utf-8", "replace"))
 
 
 def _what_is_there(from_child):
     """Not to its end: a process that got away may hold the other one open."""
     os.set_blocking(from_child, False)
     try:
-        return os.read(from_child, 4000).decode("utf-8", "replace")
+        return os.read(from_child, 1 << 16).decode("utf-8", "replace")
     except BlockingIOError:
         return ""
     finally:
@@ -145,7 +159,7 @@ def _wait(child, seconds):
 
 
 def _end(child, runs):
-    """The process, where it still runs, and what it started."""
+    """The process, where it still runs, and what it started, also in sessions of their own."""
     try:
         os.killpg(child, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -153,3 +167,45 @@ def _end(child, runs):
     if runs:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    end = time.monotonic() + MOST_SECONDS_TO_END
+    while time.monotonic() < end:
+        orphans = _children()
+        if not orphans:
+            return
+        for orphan in orphans:
+            try:
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+
+
+def _children():
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
+                        found.append(int(name))
+            except OSError:
+                pass
+    return found
+
+
+def end_with_parent():
+    """As Ctrl+C, when the program that started this process ends or a terminal closes."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _prctl(option, value):
+    """Linux has it; elsewhere nothing is lost but this guard."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(option, int(value), 0, 0, 0)
+    except (OSError, AttributeError):
+        pass

@@ -1,9 +1,10 @@
 """Selections of a method that KVLoupe does not have: asked of a function or taken from arrays, and checked."""
+import operator
 import re
 
 import numpy as np
 
-from .errors import KvloupeError
+from .errors import KvloupeError, one_line
 from .runs import DENSE_FALLBACK
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
@@ -59,12 +60,22 @@ def num_rows(trace, axis):
 
 
 def layers_of(trace, layers):
-    wanted = trace.layers if layers is None else sorted({int(layer) for layer in np.atleast_1d(layers)})
+    wanted = trace.layers if layers is None else _whole_numbers(layers)
     for layer in wanted:
         trace.layer(layer)  # refuses one that was not recorded
     if not wanted:
         raise KvloupeError(f"{trace.path} has no layer to select in", "none was recorded or named", "name one of " + str(trace.layers))
     return wanted
+
+
+def _whole_numbers(layers):
+    try:
+        listed = list(layers) if hasattr(layers, "__iter__") else [layers]
+        if isinstance(layers, str) or any(isinstance(layer, bool) for layer in listed):
+            raise TypeError
+        return sorted({operator.index(layer) for layer in listed})
+    except TypeError:
+        raise KvloupeError(f"layers={layers!r} names no layers", "they are numbers", "write layers=21 or layers=[20, 21]") from None
 
 
 def _select_layer(trace, select, rows, budget, layer):
@@ -91,7 +102,7 @@ def _ask(select, where, *arguments):
     try:
         return select(*arguments)
     except Exception as error:
-        raise KvloupeError(f"the method failed in {where}", f"{_line_of(error, select)}{type(error).__name__}: {error}", "mend it and add the run again") from error
+        raise KvloupeError(f"the method failed in {where}", f"{_line_of(error, select)}{one_line(error)}", "mend it and add the run again") from error
 
 
 def _line_of(error, select):
@@ -110,16 +121,23 @@ def kept_keys(given, where, rows, first, past, budget):
     scores [rows, past]."""
     if given is None:
         raise KvloupeError(f"nothing came back for {where}", "the function returned None", "return positions, a mask or scores")
+    try:
+        given = given if hasattr(given, "__len__") else list(given)
+    except TypeError:
+        raise KvloupeError(f"{type(given).__name__} came back for {where}", "it has no rows", "return positions, a mask or scores for each row") from None
     if len(given) != rows:
         raise KvloupeError(f"{len(given)} rows came back for {where}", f"there are {rows}", 'return one a row, or say rows="q_head"')
     return [_kept_of_row(row, f"{where}, row {i}", first, past, budget) for i, row in enumerate(given)]
 
 
 def _kept_of_row(row, where, first, past, budget):
-    values = np.asarray(row.detach().cpu() if hasattr(row, "detach") else row)
+    try:
+        values = np.asarray(row.detach().cpu() if hasattr(row, "detach") else list(row) if isinstance(row, range) else row)
+    except Exception as error:
+        raise KvloupeError(f"what came back for {where} is no array", one_line(error), "return positions, a mask or scores for each row") from None
     if values.ndim != 1:
         raise KvloupeError(f"{values.shape} came back for {where}", "a row has one axis", "return positions, a mask or scores for each row")
-    if values.dtype.kind == "f" and (values.size or budget is not None):
+    if values.dtype.kind == "f" and values.size:
         return _best(_of_length(values, where, past), where, first, budget)
     if values.dtype.kind == "b":
         kept = np.flatnonzero(_of_length(values, where, past))
@@ -145,7 +163,7 @@ def _of_length(values, where, past):
 def _best(scores, where, first, budget):
     """The rule of the program: score descending, then position ascending, in fp32; NaN last."""
     if budget is None:
-        raise KvloupeError(f"scores came back for {where}", "nothing says how many keys to keep", "give budget=, or return positions or a mask")
+        raise KvloupeError(f"scores came back for {where}", "nothing says how many keys to keep", "give a budget, or return positions or a mask")
     scores = scores[first:].astype(np.float32)
     unknown = np.isnan(scores)
     order = np.lexsort((np.arange(len(scores)), -np.where(unknown, 0, scores), unknown))
@@ -156,7 +174,11 @@ def layers_from_arrays(trace, positions, axis, layers):
     """{layer: Cells} of positions [chunks, layers, (rows,) k], padded by -1, or of a mask [chunks, layers, (rows,) T]; without
     rows all of a layer's rows keep the same."""
     check_axis(axis)
-    values, wanted, rows = np.asarray(positions), layers_of(trace, layers), num_rows(trace, axis)
+    try:
+        values = np.asarray(positions)
+    except ValueError as error:
+        raise KvloupeError("positions cannot be taken", one_line(error), "give an array, with -1 where a row keeps fewer") from None
+    wanted, rows = layers_of(trace, layers), num_rows(trace, axis)
     if values.dtype.kind not in "biu" or values.ndim not in (3, 4):
         raise KvloupeError(f"positions of {values.dtype} and shape {values.shape} cannot be taken", "they are integers or bool, [chunks, layers, k] or [chunks, layers, rows, k]",
                            "give such an array")

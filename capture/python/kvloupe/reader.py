@@ -26,6 +26,7 @@ class Trace:
 
     def __init__(self, path):
         self.path = os.fspath(path)
+        self.absolute_path = os.path.abspath(self.path)  # wherever this process goes
         self.warnings = []
         self._files = []
         try:
@@ -85,16 +86,16 @@ class Trace:
         return runs
 
     def _load_sidecar(self):
-        path = self.path + ".runs.h5"
+        self._sidecar, path = None, self.absolute_path + ".runs.h5"
         if not os.path.exists(path):
             return
         try:
-            file = self._open(path)
+            file = self._sidecar = self._open(path)
             header.check_format(file, path, SIDECAR_FORMAT, "a sidecar of runs")
             if text_attribute(file, "trace_hash") != hash_of_trace(self):
                 raise Defect("it holds the runs of another trace")
             self.runs += self._load_runs(file, self._first_saved)
-        except (Defect, KvloupeError) as problem:
+        except (Defect, KvloupeError, *BROKEN) as problem:
             self.warnings.append(f"{path} is left out: {problem}")
 
     def add_run(self, name, select=None, *, positions=None, rows="kv_head", budget=None, layers=None, note=""):
@@ -113,6 +114,7 @@ class Trace:
 
         The chunk's own keys are always visible and no part of a selection. Raises KvloupeError for what is no selection."""
         own_method.check_name(name)
+        sidecar.check(self)
         if (select is None) == (positions is None):
             raise KvloupeError("a run needs a function or positions", "one of them, not both", "pass select or positions=")
         if select is not None:
@@ -131,6 +133,9 @@ class Trace:
     def _load_again(self):
         """The sidecar was replaced by a new file, which the runs are read from."""
         self.runs = [run for run in self.runs if run.id < self._first_saved]
+        if self._sidecar is not None:
+            self._files.remove(self._sidecar)
+            self._sidecar.close()
         self._load_sidecar()
 
     def close(self):

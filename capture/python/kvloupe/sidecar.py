@@ -2,45 +2,59 @@
 import os
 import shutil
 import tempfile
+import time
 
 import h5py
 import numpy as np
 
 from . import header
-from .errors import KvloupeError
+from .errors import KvloupeError, one_line
 from .layout import PRODUCER, SCHEMA_VERSION, SIDECAR_FORMAT, describe, describe_plot
 from .part_file import fcntl
 from .runs import DENSE_FALLBACK, hash_of_trace
 from .stored import BROKEN, Defect, numbered_members, text_attribute
 
+MOST_WAIT = 10  # seconds for another program that saves a run
 DATASETS = {"offsets": ("cell", "1", "where the positions of each cell begin"), "positions": ("position", "token", "keys that are kept"),
             "flags": ("cell", "1", "1: dense, nothing to choose")}
 
 
 def path_of(trace):
-    return trace.path + ".runs.h5"
+    return trace.absolute_path + ".runs.h5"
+
+
+def check(trace):
+    """Whether a run can be added, before it is computed."""
+    path = path_of(trace)
+    if not os.access(os.path.dirname(path), os.W_OK):
+        raise KvloupeError(f"cannot save a run in {path}", "the folder cannot be written", "copy the trace to another folder")
+    if os.path.exists(path):
+        _check(path, trace)
 
 
 def append(trace, method, row_axis, layers, note=""):
     """Adds a run of {layer: Cells}; one of the same method that stands there is replaced. A crash leaves the sidecar as it was."""
-    path = path_of(trace)
-    with _alone(trace.path):
-        handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(os.path.abspath(path)))
-        os.close(handle)
+    check(trace)
+    path = os.path.realpath(path_of(trace))
+    with _alone(trace.absolute_path):
+        temporary = None
         try:
-            if os.path.exists(path):
+            handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(path))
+            os.close(handle)
+            exists = os.path.exists(path)
+            if exists:
                 shutil.copyfile(path, temporary)
                 _check(path, trace)
-            with h5py.File(temporary, "r+" if os.path.exists(path) else "w", locking=False) as file:
+            with h5py.File(temporary, "r+" if exists else "w", locking=False) as file:
                 _write(file, trace, method, row_axis, layers, note)
             with open(temporary, "rb+") as written:
                 os.fsync(written.fileno())
-            shutil.copymode(trace.path, temporary)
+            shutil.copymode(trace.absolute_path, temporary)
             os.replace(temporary, path)
-        except BROKEN as error:
-            raise KvloupeError(f"cannot save the run in {path}", str(error), "free some space, or move the file away if it is damaged") from None
+        except (Defect, AttributeError, *BROKEN) as error:
+            raise KvloupeError(f"cannot save the run in {path}", one_line(error), "free some space, or move the file away if it is damaged") from None
         finally:
-            if os.path.exists(temporary):
+            if temporary is not None and os.path.exists(temporary):
                 os.unlink(temporary)
 
 
@@ -52,14 +66,22 @@ class _alone:
 
     def __enter__(self):
         self._file = open(self._path, "rb")
+        end = time.monotonic() + MOST_WAIT
+        while not self._locked():
+            if time.monotonic() > end:
+                self._file.close()
+                raise KvloupeError(f"cannot save a run beside {self._path}", "another program is writing the trace or its sidecar", "try again when it has ended")
+            time.sleep(0.05)
+
+    def _locked(self):
         try:
             if fcntl is not None:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
-            raise KvloupeError(f"cannot save a run beside {self._path}", "another program is writing the trace or its sidecar", "try again when it has ended") from None
+            return False
         except OSError:
             pass  # The file system has no locks.
+        return True
 
     def __exit__(self, *_):
         self._file.close()
@@ -71,8 +93,8 @@ def _check(path, trace):
             header.check_format(file, path, SIDECAR_FORMAT, "a sidecar of runs")
             if text_attribute(file, "trace_hash") != hash_of_trace(trace):
                 raise Defect("it holds the runs of another trace")
-    except (Defect, OSError) as defect:
-        raise KvloupeError(f"cannot add a run to {path}", str(defect), "move it away and add the run again") from None
+    except (Defect, AttributeError, *BROKEN) as defect:
+        raise KvloupeError(f"cannot add a run to {path}", one_line(defect) if not isinstance(defect, Defect) else str(defect), "move it away and add the run again") from None
 
 
 def _write(file, trace, method, row_axis, layers, note):
