@@ -130,6 +130,7 @@ std::string place_text(const Explanation& why, const session::TraceSession& sess
 std::string verdict(const Explanation& why) {
   if (why.lost_at) return fmt::format("lost: {}", words_of(*why.lost_at));
   if (why.dense_reason) return fmt::format("kept: all keys are ({})", name_of(*why.dense_reason));
+  if (!why.kept) return "lost: why is not recorded";
   return why.forced ? "kept, by rule" : "kept";
 }
 

@@ -56,8 +56,9 @@ std::vector<int> checked_layers_of_run(const session::TraceSession& session, int
   if (const auto missing = std::find_if(layers.begin(), layers.end(), is_missing);
       missing != layers.end())
     throw input_error(fmt::format("run {} has no layer {}", run, *missing),
-                      fmt::format("it was recorded for the layers {}", fmt::join(own, ", ")),
-                      "choose one of these");
+                      fmt::format("it was recorded for layer{} {}", own.size() == 1 ? "" : "s",
+                                  fmt::join(own, ", ")),
+                      own.size() == 1 ? "choose that one" : "choose one of these");
   return layers;
 }
 

@@ -20,7 +20,7 @@ awk '/^## / { inside = $0 == "## Your own model" }
      inside && /^```/ { if (open) { open = 0 } else { open = 1; name = ++count "." (substr($0, 4) == "" ? "sh" : substr($0, 4)) } next }
      inside && open { print > name }' "$source/README.md"
 blocks=(*.sh *.python)
-[[ ${#blocks[@]} == 5 ]] || { echo "FAILED: README has ${#blocks[@]} blocks, not 5"; exit 1; }
+[[ ${#blocks[@]} == 7 ]] || { echo "FAILED: README has ${#blocks[@]} blocks, not 7"; exit 1; }
 
 run_line() {
   local line="$1" code=0
@@ -36,6 +36,7 @@ run_line() {
       xvfb-run -a timeout --signal=INT 8 "$program" --config-dir config "${line#./kvloupe.sh }" || code=$?
       [[ $code == 124 || $code == 130 ]] || { echo "FAILED: the window ended with $code"; exit 1; }
       ;;
+    "./kvloupe.sh select "* | "./kvloupe.sh compare "*) eval "KVLOUPE_PYTHON=$python $program ${line#./kvloupe.sh }" ;;
     "pip install ./capture/python") export PYTHONPATH="$source/capture/python${PYTHONPATH:+:$PYTHONPATH}" ;;
     *) echo "FAILED: what is this line to do?" && exit 1 ;;
   esac
@@ -44,6 +45,8 @@ run_line() {
 for block in $(printf '%s\n' "${blocks[@]}" | sort -n); do
   if [[ -z $python ]] && { [[ $block == *.python ]] || grep -qE 'pip install|python\.h5' "$block"; }; then
     echo "left out, no Python with transformers: $(cat "$block")"
+  elif [[ $(head -1 "$block") == "# my_methods.py" ]]; then
+    cp "$block" my_methods.py
   elif [[ $block == *.python ]]; then
     {
       echo 'import transformers'

@@ -129,11 +129,14 @@ std::vector<std::string> OwnCommand::poll() {
 }
 
 void OwnCommand::finish() {
+  pollfd both[2] = {{output_, POLLIN, 0}, {errors_, POLLIN, 0}};
   while (!ended_) {
-    pollfd both[2] = {{output_, POLLIN, 0}, {errors_, POLLIN, 0}};
     ::poll(both, 2, 100);
     poll();
-    if (!ended_ && (both[0].revents & both[1].revents & POLLHUP) != 0) reap(true);
+    // What is closed would wake the next wait at once.
+    for (pollfd& one : both)
+      if ((one.revents & POLLHUP) != 0) one.fd = -1;
+    if (!ended_ && both[0].fd < 0 && both[1].fd < 0) reap(true);
   }
   poll();
 }

@@ -157,8 +157,7 @@ class Sweep {
       SweepCurve& curve = answer_.curves[one.curve];
       if (!curve.problem.empty()) continue;
       if (!curve.method.known()) {
-        insert(curve,
-               engine().sweep_point_of_run(session_, curve.method.run, scope_, steps_.context));
+        add_run(curve);
         continue;
       }
       specs.push_back(one.budget > 0 ? with_budget(curve.method, one.budget, session_.shape())
@@ -171,6 +170,17 @@ class Sweep {
       insert(answer_.curves[curve_of.at(point.spec)], point);
     for (const replay::UnavailableMethod& method : pass.unavailable)
       answer_.curves[curve_of.at(method.method)].problem = method.error.what();
+  }
+
+  // A run may have none of the layers.
+  void add_run(SweepCurve& curve) {
+    try {
+      insert(curve,
+             engine().sweep_point_of_run(session_, curve.method.run, scope_, steps_.context));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Input) throw;
+      curve.problem = error.what();
+    }
   }
 
   static void insert(SweepCurve& curve, const SweepPoint& point) {

@@ -5,6 +5,7 @@
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/engine/engine.h"
+#include "core/replay/request_checks.h"
 
 #include <fmt/format.h>
 
@@ -211,8 +212,12 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     const bool error = wanted == Number::OutputError;
     const bool mass = !error && wanted != Number::SpanKept;
     const std::vector<int> asked_of = chunks.list();
+    // A run may cover fewer layers than the trace.
+    const std::vector<int> layers =
+        method.recorded() ? replay::checked_layers_of_run(*place.trace->session, method.run, {})
+                          : place.info().layers;
     const replay::ReplayResult run =
-        run_method(place, method, place.info().layers, asked_of, mass, error, steps.context);
+        run_method(place, method, layers, asked_of, mass, error, steps.context);
     std::optional<replay::KeySpan> span;
     if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
     answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
@@ -262,8 +267,8 @@ OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer&
   const std::int64_t cols = finer.overview.values.cols;
   const std::int64_t coarse = a_is_finer ? b.overview.values.cols : a.overview.values.cols;
   if (a.overview.layers != b.overview.layers || coarse < 1 || cols % coarse != 0)
-    throw input_error("A and B cannot be compared head by head", "their rows are of other heads",
-                      "choose another method");
+    throw input_error("A and B cannot be compared head by head",
+                      "they have other layers, or rows of other heads", "choose another method");
   OverviewDifferenceQuestion::Answer answer;
   answer.of_a = spread(a.overview.values, cols);
   answer.of_b = spread(b.overview.values, cols);
