@@ -232,7 +232,8 @@ class DecodeDriftPanel final : public Panel {
     const DecodeDrift& drift = *result;
     heading_ui(context, "Next-token distribution", "KL(dense || closed loop), nat, log");
     const TickRoom room;
-    if (!ImPlot::BeginPlot("##kl", {-1, plot_height(context, height)}, kPlotFlags)) return;
+    const float rest = height > 0 ? height : ImGui::GetContentRegionAvail().y - 1;
+    if (!ImPlot::BeginPlot("##kl", {-1, plot_height(context, rest)}, kPlotFlags)) return;
     const float most = *std::max_element(drift.kl.begin(), drift.kl.end());
     ImPlot::SetupAxes("token position", "KL (nat)", ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
