@@ -175,7 +175,7 @@ class Command(unittest.TestCase):
 
     def test_the_lines_of_the_readme(self):
         blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
-        self.assertEqual(len(blocks), 3)
+        self.assertEqual(len(blocks), 4)
         names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
                  "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False)}
         before = os.getcwd()
@@ -188,6 +188,7 @@ class Command(unittest.TestCase):
                     self.assertIn("sound", program("validate", name))
             finally:
                 os.chdir(before)
+        self.assertEqual(names["run"].method, "custom:small_norm")
         names["trace"].close()
 
     def test_the_versions_are_one(self):
