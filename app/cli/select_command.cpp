@@ -295,9 +295,13 @@ void run_own(SelectArguments& arguments) {
     throw usage_error("select needs a method",
                       in_python ? "--method and --python name two" : "none is named",
                       "give --method SPEC, or --python FILE.py:FUNCTION");
-  if (!in_python && (!arguments.own.name.empty() || arguments.own.budget))
-    throw usage_error("--name and --budget are for a method in Python", "--python is not given",
-                      "write the budget into the SPEC, as in quoka:budget_tokens=256");
+  const OwnPython as_by_default;
+  const OwnPython& own = arguments.own;
+  if (!in_python && (!own.name.empty() || own.budget || own.rows != as_by_default.rows ||
+                     own.seconds != as_by_default.seconds))
+    throw usage_error("--name, --budget, --rows and --time-limit are for a method in Python",
+                      "--python is not given",
+                      "leave them out; a budget stands in the SPEC, as in quoka:budget_tokens=256");
   if (!in_python) return;
   if (arguments.chunk_size || arguments.save || arguments.scores)
     throw usage_error("--python cannot be combined with --chunk-size, --save or --scores",

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -173,18 +174,19 @@ class AttentionMapPanel final : public Panel {
     if (key == found_for_) return found_;
     found_for_ = key;
     const trace::ChunkInfo& chunk = place.chunk_info();
-    std::vector<std::int32_t> rows, asking;
-    for (std::int32_t row = 0; row < chunk.length; ++row) {
-      rows.push_back(row);
-      if (state::in_question(place, chunk.begin + row)) asking.push_back(row);
-    }
-    const bool asks = !asking.empty();
-    if (asks) rows = asking;
+    std::vector<std::int32_t> rows;
+    for (std::int32_t row = 0; row < chunk.length; ++row)
+      if (state::in_question(place, chunk.begin + row)) rows.push_back(row);
+    const bool asks = !rows.empty();
+    if (!asks)
+      for (std::int32_t row = 0; row < chunk.length; ++row) rows.push_back(row);
     double sum = 0;
     for (const std::int32_t row : rows)
       for (std::int32_t key_at = std::max(0, span->begin);
            key_at < std::min(span->end, chunk.begin + row + 1); ++key_at)
         sum += strip->rows->at(row, key_at);
+    found_.clear();
+    if (std::isnan(sum)) return found_;  // the line of broken values says it
     found_ = fmt::format(
         "In query head {} the {} {} \u201C{}\u201D {} of {} attention.", place.q_head,
         asks ? "question's" : "chunk's",

@@ -71,7 +71,8 @@ def function_of(text):
 
 def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memory):
     """{layer: Cells} of "FILE.py:FUNCTION" on the trace at `path`, computed in a process of its own that has so much time and
-    memory. It ends with all that it started, and what it can spoil is its own answer."""
+    memory. It ends with all that it started, and what it can spoil is its own answer. For a process without other children: they
+    would be taken for what the method left behind, and ended."""
     def work(answer):
         with Trace(path) as trace:
             selected = own_method.select_layers(trace, function_of(function), rows, budget, layers)

@@ -204,4 +204,3 @@ def _cells_of(trace, stored, values, rows):
                 raise KvloupeError(f"position {one.min()} of {where} is none", "-1 stands for nothing, and no other number is negative", "give positions from 0 on")
             cells.add(_kept_of_row(np.sort(one[one >= 0]), where, first, chunk.begin, None), dense=chunk.begin == first)
     return cells
-

@@ -34,9 +34,8 @@ def check(trace):
 
 def append(trace, method, row_axis, layers, note=""):
     """Adds a run of {layer: Cells}; one of the same method that stands there is replaced. A crash leaves the sidecar as it was."""
-    check(trace)
     path = os.path.realpath(path_of(trace))
-    with _alone(trace.absolute_path):
+    with _Alone(trace.absolute_path):
         temporary = None
         try:
             handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(path))
@@ -58,7 +57,7 @@ def append(trace, method, row_axis, layers, note=""):
                 os.unlink(temporary)
 
 
-class _alone:
+class _Alone:
     """The lock that the program holds while it appends: two that save at once must not drop each other's run."""
 
     def __init__(self, path):

@@ -124,7 +124,7 @@ class OwnFile(unittest.TestCase):
     def test_arguments_that_are_wrong(self):
         path = copy_of("llama", "arguments")
         own = f"{self.methods}:newest"
-        for options in ([], ["--method", "dense", "--python", own], ["--method", "dense", "--name", "x"], ["--python", own, "--save"], ["--python", own, "--chunk-size", "8"],
+        for options in ([], ["--method", "dense", "--python", own], ["--method", "dense", "--name", "x"], ["--method", "dense", "--rows", "q_head"], ["--method", "dense", "--time-limit", "5"], ["--python", own, "--save"], ["--python", own, "--chunk-size", "8"],
                         ["--python", "methods.py"], ["--python", own, "--budget", "0"], ["--python", own, "--rows", "layer"]):
             code, said = refusal("select", path, *options)
             self.assertEqual(code, 2, said)
