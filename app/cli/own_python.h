@@ -19,8 +19,7 @@ struct OwnPython {
   std::string method() const;
 };
 
-// Saves what it keeps in the sidecar of the trace, in a process of its own: python3, or what KVLOUPE_PYTHON
-// names. Throws Error{Input} with what that said.
+// Saves what it keeps in the sidecar of the trace. Throws as run_python_package().
 void select_by_python(const std::string& trace, const OwnPython& own);
 
 }  // namespace kvloupe::cli

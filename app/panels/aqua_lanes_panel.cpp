@@ -59,17 +59,19 @@ class AquaLanesPanel final : public Panel {
     std::string text = fmt::format(
         "With {} of {} lanes scores of query head {} are off by {} ({}: {}).", r.kept_lanes,
         r.head_dim, q_head, share_text(error), id_of(r.twin), share_text(of_twin));
+    headline_ui(context, text);
     if (error < of_twin && loss.query_lanes > loss.leading_lanes)
-      text += fmt::format(
-          " A key's norm says the opposite: it loses {} by its queries' lanes, {} by the leading "
+      text = fmt::format(
+          "A key's norm says the opposite: it loses {} by its queries' lanes, {} by the leading "
           "ones. But a score needs the key only where its query is large.",
           share_text(loss.query_lanes), share_text(loss.leading_lanes));
     else
-      text += fmt::format(
-          " A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
+      text = fmt::format(
+          "A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
           "by its queries' lanes.",
           share_text(loss.own_lanes), share_text(loss.leading_lanes), share_text(loss.query_lanes));
-    headline_ui(context, text);
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_wrapped(context.palette.muted, text);
   }
 
   void plots_ui(DrawContext& context, const Lanes& result) {

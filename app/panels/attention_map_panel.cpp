@@ -4,7 +4,6 @@
 #include "app/panels/attention_picture.h"
 #include "app/panels/linked_ranges.h"
 #include "app/panels/show_control.h"
-#include "app/state/questions/how_it_works/query_geometry.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 
@@ -55,7 +54,7 @@ class AttentionMapPanel final : public Panel {
       method_note_ui(context, place, kept[0].verdicts->facts);
     broken_ui(context, picture.strip()->num_broken, picture.num_broken());
     const std::string finding = span_finding(place, picture.strip());
-    if (!finding.empty()) headline_ui(context, finding);
+    if (!finding.empty()) headline_ui(context, finding + kept_words(place, kept));
     scale_ui(context, place.chunk_info(), shows_ == Show::Difference);
     head_.end(fmt::format("{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
                           workspace.method(Slot::B).key()));
@@ -194,6 +193,26 @@ class AttentionMapPanel final : public Panel {
         state::readable_name(span->name), share_text(sum / static_cast<double>(rows.size())),
         rows.size() == 1 ? "its" : "their");
     return found_;
+  }
+
+  // " quoka keeps 19 of 22." of what is watched, by each method that is drawn.
+  static std::string kept_words(const Place& place, const std::vector<Kept>& kept) {
+    const auto span = state::watched_span(place);
+    std::string text;
+    for (const Kept& one : kept) {
+      if (!one.verdicts || one.verdicts.question.place.cell_key() != place.cell_key()) return "";
+      int keeps = 0, all = 0;
+      for (const analysis::KeyRank& key : one.verdicts->cell.by_true_rank) {
+        if (key.position < span->begin || key.position >= span->end) continue;
+        ++all;
+        keeps +=
+            key.verdict == analysis::KeyVerdict::Hit || key.verdict == analysis::KeyVerdict::Waste;
+      }
+      if (all == 0) return "";
+      text += text.empty() ? fmt::format(" {} keeps {} of {}", one.facts.choice.id(), keeps, all)
+                           : fmt::format(", {} {}", one.facts.choice.id(), keeps);
+    }
+    return text.empty() ? "" : text + ".";
   }
 
   static void broken_ui(DrawContext& context, std::int64_t of_chunk, std::int64_t of_all) {

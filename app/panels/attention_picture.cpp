@@ -191,7 +191,8 @@ void AttentionPicture::plots_ui(DrawContext& context, ImVec2 size) {
   const float gaps = (shows_ == Show::Both ? 3 : 2) * ImGui::GetStyle().ItemSpacing.y;
   float room = size.y - gaps;
   if (!context.figure) room = std::max(room, 2 * least + rug);
-  const float rows = std::max(least, room * 0.38F);
+  // The rows of the chunk are what is looked at; the whole map has what is left of it, if that is enough.
+  const float rows = std::max(least, std::min(room * 0.5F, room - rug - least));
   if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
   if (room >= least + rug + rows) {
     whole_map_ui(context, {-1, room - rug - rows});
@@ -307,7 +308,7 @@ void AttentionPicture::rugs_ui(DrawContext& context, float height) {
       fill_kept_by(context.palette, a, b, place.chunk_info(), place.info().num_tokens, window,
                    pixels);
     };
-    map_plot_ui(context, spec, rug_textures_[0], {});
+    map_plot_ui(context, spec, rug_textures_[0], [&] { span_edges_ui(context, place); });
     return;
   }
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -320,7 +321,7 @@ void AttentionPicture::rugs_ui(DrawContext& context, float height) {
       fill_rug(context.palette, verdicts ? &verdicts->cell.verdict : nullptr, place.chunk_info(),
                place.info().num_tokens, window, pixels);
     };
-    map_plot_ui(context, spec, rug_textures_[i], {});
+    map_plot_ui(context, spec, rug_textures_[i], [&] { span_edges_ui(context, place); });
   }
 }
 
@@ -334,6 +335,22 @@ MapPlotSpec AttentionPicture::rug_of(const char* id, const std::string& label, f
   spec.show_x_ticks = spec.show_y_ticks = false;
   spec.x_range = &x_range_;
   return spec;
+}
+
+// A bar left of the rows in which the question is asked.
+void AttentionPicture::question_rows_ui(DrawContext& context, const Place& place) {
+  const trace::ChunkInfo& chunk = place.chunk_info();
+  const float left = ImPlot::GetPlotPos().x, bar = widgets::em(0.28F);
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  for (std::int32_t row = 0; row < chunk.length; ++row) {
+    if (!state::in_question(place, chunk.begin + row)) continue;
+    const double from = std::clamp<double>(row, limits.Y.Min, limits.Y.Max);
+    const double to = std::clamp<double>(row + 1, limits.Y.Min, limits.Y.Max);
+    if (from >= to) continue;
+    ImPlot::GetPlotDrawList()->AddRectFilled({left - bar, ImPlot::PlotToPixels(0, from).y},
+                                             {left, ImPlot::PlotToPixels(0, to).y + 0.5F},
+                                             context.palette.muted);
+  }
 }
 
 void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
@@ -364,6 +381,7 @@ void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
   spec.y_range = &rows_range_;
   const auto hit = map_plot_ui(context, spec, rows_texture_, [&] {
     pointed_ui(context, false);
+    question_rows_ui(context, place);
     span_marks_ui(context, place, true);
   });
   if (!hit) return;

@@ -63,6 +63,7 @@ class AttentionPicture {
   void rugs_ui(DrawContext& context, float height);
   MapPlotSpec rug_of(const char* id, const std::string& label, float height);
   void rows_ui(DrawContext& context, ImVec2 size);
+  static void question_rows_ui(DrawContext& context, const state::Place& place);
   state::Result<state::AttentionRowsQuestion> closer_rows(DrawContext& context) const;
 
   state::LastAnswer<state::AttentionStripQuestion> last_strip_;

@@ -45,7 +45,7 @@ class DecodeDriftPanel final : public Panel {
       return;
     }
     if (!ready_ui(context, result, "Reading the losses")) return;
-    widgets::text_wrapped(context.palette.text, finding_of(*result, context.figure));
+    headline_ui(context, finding_of(*result, context.figure));
     if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -165,16 +165,16 @@ class DecodeDriftPanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  // A faint dot a token, and a line through their running mean.
+  // A line through the running mean, and with `dots` a faint dot a token.
   static void series_ui(const std::vector<float>& values, const std::vector<double>& means,
-                        ImU32 color, bool logarithmic) {
+                        ImU32 color, bool logarithmic, bool dots = true) {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(limits.X.Min)));
     const auto last =
         std::min(values.size(), static_cast<std::size_t>(std::max(0.0, std::ceil(limits.X.Max))));
     if (first >= last) return;
-    if (last - first <= kMostDots)
+    if (dots && last - first <= kMostDots)
       for (std::size_t t = first; t < last; ++t)
         if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
           draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
@@ -202,15 +202,25 @@ class DecodeDriftPanel final : public Panel {
     const float names = widgets::em(0.9F);  // of the spans, above the plot
     const float height = below > 0 ? below - names - ImGui::GetStyle().ItemSpacing.y : below;
     const DecodeDrift& drift = *result;
+    const bool two = drift.against_dense();
     heading_ui(context, "Loss",
-               fmt::format("nat by token; line: mean of the last {}", analysis::kMeanOf));
+               fmt::format("nat by token{} the last {}", two ? ", mean of" : "; line: mean of",
+                           analysis::kMeanOf));
     ImGui::Dummy({0, names});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
     double high = 1;
-    for (const auto* values : {&drift.nll, &drift.dense_nll})
-      for (const float value : *values)
-        if (std::isfinite(value)) high = std::max(high, double{value});
+    const auto count = [&](const auto& values) {
+      for (const auto value : values)
+        if (std::isfinite(value)) high = std::max(high, static_cast<double>(value));
+    };
+    if (two) {
+      // Where two lines are compared the dots of single tokens would hide them.
+      count(drift.nll_mean);
+      count(drift.dense_nll_mean);
+    } else {
+      count(drift.nll);
+    }
     ImPlot::SetupAxes(drift.against_dense() ? nullptr : "token position",
                       fitting("-log P (nat)", "nat", plot_height(context, height)),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
@@ -219,8 +229,8 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false);
-    series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false);
+    series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false, !two);
+    series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false, !two);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
     span_marks_ui(context, result.question.place, true);
@@ -251,6 +261,7 @@ class DecodeDriftPanel final : public Panel {
                               widgets::em(0.2F), context.palette.miss);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
+    span_marks_ui(context, result.question.place, true);
     token_at(context, result);
     ImPlot::EndPlot();
   }

@@ -179,9 +179,9 @@ void loss_tooltip(DrawContext& context, const LaneReport& r, const std::vector<L
 
 ImU32 loss_color(const widgets::Palette& palette, LaneChoice choice) {
   switch (choice) {
-    case LaneChoice::Magnitude: return palette.series[0];
+    case LaneChoice::Magnitude: return palette.series[5];
     case LaneChoice::Leading: return palette.series[3];
-    case LaneChoice::QueryLanes: return palette.series[5];
+    case LaneChoice::QueryLanes: return palette.series[0];  // what AQUA itself does
   }
   return palette.text;
 }
@@ -211,8 +211,8 @@ void score_errors_ui(DrawContext& context, const Lanes& result, ImVec2 size) {
   const widgets::Palette& p = context.palette;
   const LaneReport& r = result->report;
   const bool magnitude = id_of(r.method) != "static_slicing";
-  const ImU32 own = loss_color(p, magnitude ? LaneChoice::Magnitude : LaneChoice::Leading);
-  const ImU32 other = loss_color(p, magnitude ? LaneChoice::Leading : LaneChoice::Magnitude);
+  const ImU32 own = loss_color(p, magnitude ? LaneChoice::QueryLanes : LaneChoice::Leading);
+  const ImU32 other = loss_color(p, magnitude ? LaneChoice::Leading : LaneChoice::QueryLanes);
   widgets::legend_ui(p, {{id_of(r.method), own}, {id_of(r.twin) + ", as many lanes", other}});
   size.y = plot_height(context, std::max(widgets::em(6), ImGui::GetContentRegionAvail().y));
   if (!ImPlot::BeginPlot("##score error", size, ImPlotFlags_CanvasOnly)) return;

@@ -40,6 +40,7 @@ class LatencyPanel final : public Panel {
       body_ui(context, timed.front(), longest_of(timed));
       return;
     }
+    start_first(workspace, timed);
     start_next(workspace, timed);
     const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
     const bool beside = timed.size() == 2 && room > widgets::em(50);
@@ -218,6 +219,16 @@ class LatencyPanel final : public Panel {
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
+  // Times stand in the view when it is first seen, unless something else is computed.
+  void start_first(state::Workspace& workspace, const std::vector<Timed>& timed) {
+    if (seen_ || workspace.answers.busy()) return;
+    const auto can_start = [](const Timed& of) { return is_idle(of.latency); };
+    if (!std::all_of(timed.begin(), timed.end(), can_start)) return;
+    seen_ = true;
+    workspace.answers.start(timed.front().latency.question);
+    if (timed.size() == 2) next_ = timed.back().latency.question;
+  }
+
   // B after A, where both were asked for and nothing else was chosen since.
   void start_next(state::Workspace& workspace, const std::vector<Timed>& timed) {
     if (!next_ || workspace.answers.measuring()) return;
@@ -253,8 +264,8 @@ class LatencyPanel final : public Panel {
     rows.push_back({"dense", fmt::format("{} keys", format_count(std::llround(past + own))),
                     past + own, context.palette.current});
     ImGui::Dummy({0, widgets::grid(0.5F)});
-    heading_ui(context, "What attention reads",
-               "keys kept (mean of the chunks that select) and the chunk's own");
+    heading_ui(context, "Keys that attention reads",
+               "not a time: keys kept (mean of the chunks that select) and the chunk's own");
     const float name = widgets::em(8), words = widgets::em(12);
     const float line = ImGui::GetTextLineHeightWithSpacing();
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - name - words);
@@ -376,6 +387,7 @@ class LatencyPanel final : public Panel {
   }
 
   std::optional<LatencyQuestion> next_;
+  bool seen_ = false;
 };
 
 }  // namespace

@@ -37,6 +37,16 @@ float weight_of(const CompareColumn& column) {
   return column.is_cells() ? 1.7F : 1.15F;
 }
 
+// Of all columns, which these take.
+float weight_of(std::span<const CompareColumn> columns) {
+  const auto sum = [](std::span<const CompareColumn> of) {
+    float weight = 0;
+    for (const CompareColumn& column : of) weight += weight_of(column);
+    return weight;
+  };
+  return sum(columns) / sum(state::compare_columns());
+}
+
 class MethodComparePanel final : public Panel {
  public:
   void draw_trace(DrawContext& context) override {
@@ -136,13 +146,61 @@ class MethodComparePanel final : public Panel {
     return all.first(std::clamp(fits, kLeast, all.size()));
   }
 
+  static std::string text_of(const Row& row, const CompareColumn& column, trace::Phase phase) {
+    if (column.is_method()) return state::readable_name(row.method.text);
+    if (row.averages == nullptr) return "\u2013";
+    if (column.is_cells()) return format_count(row.in(phase).row.cells);
+    const auto value = state::value_of(row, column, phase);
+    if (!value) return "\u2013";
+    return column.number != nullptr ? state::number_text(*column.number, *value)
+                                    : format_count(std::llround(*value));
+  }
+
+  // In a window too narrow for all columns what is the same in every row is said once, above.
+  static std::vector<CompareColumn> shown_columns(DrawContext& context, const Comparison& result,
+                                                  const CompareOrder& order) {
+    const float room = ImGui::GetContentRegionAvail().x;
+    const auto columns = columns_of(context, room);
+    std::vector<CompareColumn> shown(columns.begin(), columns.end());
+    if (context.figure || room >= widgets::em(kWidth) || result->rows.size() < 2) return shown;
+    const trace::Phase phase = phase_of(result);
+    std::string said;
+    std::erase_if(shown, [&](const CompareColumn& column) {
+      if (column.is_method() || column.has_bar() || is_sorted_by(order, column)) return false;
+      const std::string text = text_of(result->rows.front(), column, phase);
+      const bool same = std::ranges::all_of(result->rows, [&](const Row& row) {
+        return row.unavailable.empty() && text_of(row, column, phase) == text;
+      });
+      if (same) said += fmt::format("{}{} {}", said.empty() ? "" : ", ", column.title, text);
+      return same;
+    });
+    if (!said.empty()) widgets::text_wrapped(context.palette.muted, "In every row: " + said + ".");
+    return shown;
+  }
+
+  static bool is_sorted_by(const CompareOrder& order, const CompareColumn& column) {
+    return std::string_view(column.name) == order.column->name;
+  }
+
+  // Which method keeps most of the watched keys, and how it stands by recall: the two need not agree.
+  static void finding_ui(DrawContext& context, const Comparison& result,
+                         const std::vector<std::string>& labels) {
+    const std::string text = state::finding_of(result.question, *result, labels);
+    if (!text.empty()) headline_ui(context, text);
+  }
+
   static void table_ui(DrawContext& context, const Comparison& result) {
-    const auto columns = columns_of(context, ImGui::GetContentRegionAvail().x);
-    if (const std::size_t all = state::compare_columns().size(); columns.size() < all)
+    std::vector<state::MethodChoice> methods;
+    for (const Row& row : result->rows) methods.push_back(row.method);
+    const std::vector<std::string> labels = state::labels_of(context.workspace, methods);
+    finding_ui(context, result, labels);
+    const CompareOrder order = state::compare_order(context.workspace);
+    const std::vector<CompareColumn> columns = shown_columns(context, result, order);
+    if (const std::size_t all = state::compare_columns().size();
+        context.figure && columns.size() < all)
       widgets::text_colored(
           context.palette.muted,
           fmt::format("{} of {} columns: a wider figure has the others", columns.size(), all));
-    const CompareOrder order = state::compare_order(context.workspace);
     const auto sorted = state::sorted_rows(*result, order, phase_of(result));
     const widgets::FontScope font(
         widgets::Type::Text, context.figure ? figure_scale(sorted.size(), columns.size()) : 1.0F);
@@ -153,7 +211,7 @@ class MethodComparePanel final : public Panel {
     if (!context.figure) {
       flags |= ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
       const ImVec2 room = ImGui::GetContentRegionAvail();
-      width = std::max(room.x, widgets::em(kWidth));
+      width = std::max(room.x, widgets::em(kWidth * weight_of(columns)));
       // As high as its rows: its scroll bar is below them.
       const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
       outer.y = std::min(
@@ -166,40 +224,29 @@ class MethodComparePanel final : public Panel {
       ImGui::TableSetupColumn(column.title, ImGuiTableColumnFlags_WidthStretch, weight_of(column));
     header_ui(context, columns, order, result.question.watched);
     const double largest_error = largest_error_of(*result, phase_of(result));
-    std::vector<state::MethodChoice> methods;
-    for (const Row& row : result->rows) methods.push_back(row.method);
-    const std::vector<std::string> labels = state::labels_of(context.workspace, methods);
     for (const std::size_t i : sorted) {
       ImGui::PushID(static_cast<int>(i));
       row_ui(context, columns, result, result->rows[i], labels[i], largest_error);
       ImGui::PopID();
     }
-    if (!context.figure) point_at(context, result, sorted, labels);
+    if (!context.figure) point_at(context, result, columns, sorted, labels);
     ImGui::EndTable();
   }
 
   // The cell and the row that the mouse was over in the frame before, below the heads.
   static void point_at(DrawContext& context, const Comparison& result,
+                       std::span<const CompareColumn> columns,
                        const std::vector<std::size_t>& sorted,
                        const std::vector<std::string>& labels) {
-    const std::vector<CompareColumn>& columns = state::compare_columns();
     const int line = ImGui::TableGetHoveredRow() - 1, column = ImGui::TableGetHoveredColumn();
     if (line < 0 || line >= static_cast<int>(sorted.size())) return;
     if (column < 0 || column >= static_cast<int>(columns.size())) return;
     const std::size_t i = sorted[static_cast<std::size_t>(line)];
     const Row& row = result->rows[i];
     const trace::Phase phase = phase_of(result);
-    const auto text = [&](const CompareColumn& one) {
-      if (one.is_method()) return state::readable_name(row.method.text);
-      if (row.averages == nullptr) return std::string("\u2013");
-      if (one.is_cells()) return format_count(row.in(phase).row.cells);
-      const auto value = state::value_of(row, one, phase);
-      if (!value) return std::string("\u2013");
-      return one.number != nullptr ? state::number_text(*one.number, *value)
-                                   : format_count(std::llround(*value));
-    };
+    const auto text = [&](const CompareColumn& one) { return text_of(row, one, phase); };
     state::Pointed pointed;
-    for (const CompareColumn& one : columns)
+    for (const CompareColumn& one : state::compare_columns())
       pointed.row += (pointed.row.empty() ? "" : "\t") + text(one);
     const CompareColumn& here = columns[static_cast<std::size_t>(column)];
     pointed.words =
@@ -241,7 +288,7 @@ class MethodComparePanel final : public Panel {
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     for (const CompareColumn& column : columns) {
       ImGui::TableNextColumn();
-      const bool sorted = &column == order.column;
+      const bool sorted = is_sorted_by(order, column);
       const char* arrow = !sorted ? "" : order.falling ? " \u2193" : " \u2191";
       ImGui::TableHeader(
           fmt::format("{}{}###{}", title_of(column, watched), arrow, column.name).c_str());
@@ -270,7 +317,7 @@ class MethodComparePanel final : public Panel {
             ImGuiTableBgTarget_RowBg1,
             widgets::with_alpha(widgets::color_of_slot(context.palette, slot), 0.10F));
     ImGui::TableNextColumn();
-    method_ui(context, result, row, label);
+    method_ui(context, result, row, label, columns.size() == state::compare_columns().size());
     if (!row.unavailable.empty()) {
       reason_ui(context, row);
       return;
@@ -295,7 +342,7 @@ class MethodComparePanel final : public Panel {
   }
 
   static void method_ui(DrawContext& context, const Comparison& result, const Row& row,
-                        const std::string& label) {
+                        const std::string& label, bool tags) {
     const bool can_show = row.unavailable.empty();
     for (const Slot slot : state::kSlots) {
       if (context.figure)
@@ -320,7 +367,7 @@ class MethodComparePanel final : public Panel {
     if (!can_show) return;
     // The name comes first: a tag that has no room is left out, but for what warns.
     const auto tag = [&](ImU32 color, const char* text) {
-      if (color == context.palette.muted && left < widgets::em(4.5F)) return;
+      if (color == context.palette.muted && (!tags || left < widgets::em(4.5F))) return;
       ImGui::SameLine(0, widgets::em(0.6F));
       const widgets::FontScope small(widgets::Type::Caption);
       widgets::text_colored(color, text);

@@ -115,6 +115,13 @@ class MethodDiffPanel final : public Panel {
       return;
     }
     const replay::DiffRow& first = *result->diff.first_divergence();
+    if (!result->by_jaccard.empty()) {
+      const MethodDiffQuestion::Cell& most =
+          result->cells[static_cast<std::size_t>(result->by_jaccard.front())];
+      headline_ui(context,
+                  fmt::format("They differ most in layer {}, {}: Jaccard {:.2f}.", most.layer,
+                              chunk_name(result.question.place.info(), most.chunk), most.jaccard));
+    }
     if (!context.figure) {
       if (ImGui::SmallButton("Go there") && !result.stale)
         go(context, first.layer, first.chunk, first.row * result->diff.layout.q_heads_per_row);

@@ -46,18 +46,26 @@ class MissInspectorPanel final : public Panel {
     // The cause stands first.
     if (!context.figure && watched.position != std::exchange(last_key_, watched.position))
       ImGui::SetScrollY(0);
+    if (show_now(context, kView) == state::Show::Both)
+      same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
     head_.begin();
-    if (span->end > span->begin + 1) spans_ui(context);
+    const std::vector<state::SpanLossNow> losses =
+        span->end > span->begin + 1 ? losses_of(context) : std::vector<state::SpanLossNow>();
+    if (!losses.empty()) {
+      span_parts_ui(context, "span", [&](std::size_t i, Slot slot) {
+        span_verdict_ui(context, losses[i], slot, shown(slot).search_span);
+      });
+      ImGui::Separator();
+    }
     watched_text_ui(context, place, watched);
-    slots_ui(context, known_of(context, watched.position));
+    slots_ui(context, known_of(context, watched.position), losses);
   }
 
  private:
-  // All of the span, in all heads; the key that stands for it comes below.
-  void spans_ui(DrawContext& context) {
-    const std::vector<Slot> slots = state::inspected_slots(context.workspace);
+  // Of all of the span, in all heads.
+  std::vector<state::SpanLossNow> losses_of(DrawContext& context) {
     std::vector<state::SpanLossNow> losses;
-    for (const Slot slot : slots) {
+    for (const Slot slot : state::inspected_slots(context.workspace)) {
       ShownParts& parts = shown(slot);
       const state::SpanLossQuestion question =
           state::span_loss_question(context.workspace, context.workspace.method(slot));
@@ -66,33 +74,34 @@ class MissInspectorPanel final : public Panel {
         parts.search_span = false;
       losses.push_back(state::span_loss_now(context.workspace, question, parts.search_span));
     }
+    return losses;
+  }
+
+  // Of the methods beside each other, where there is room for the numbers of both.
+  template <typename Draw>
+  static void span_parts_ui(DrawContext& context, const char* part, const Draw& draw) {
+    const std::vector<Slot> slots = state::inspected_slots(context.workspace);
     const float gap = widgets::em(1.2F), room = ImGui::GetContentRegionAvail().x;
     const bool beside = slots.size() == 2 && room > widgets::em(60);
-    const auto part_ui = [&](const char* part, std::size_t i, const auto& draw) {
+    for (std::size_t i = 0; i < slots.size(); ++i) {
       if (beside && i > 0) ImGui::SameLine(0, gap);
       ImGui::PushID(part);
       ImGui::BeginChild(id_of(slots[i]), {beside ? (room - gap) / 2 : 0, 0},
                         ImGuiChildFlags_AutoResizeY,
                         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None);
-      draw();
+      draw(i, slots[i]);
       ImGui::EndChild();
       ImGui::PopID();
-    };
-    const auto verdict = [&](std::size_t i) {
-      part_ui("span", i,
-              [&] { span_verdict_ui(context, losses[i], slots[i], shown(slots[i]).search_span); });
-    };
-    const auto heads = [&](std::size_t i) {
-      part_ui("span heads", i,
-              [&] { span_heads_ui(context, losses[i], shown(slots[i]).all_heads); });
-    };
-    // Beside each other the maps of both begin at one height.
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      verdict(i);
-      if (!beside) heads(i);
     }
-    for (std::size_t i = 0; beside && i < slots.size(); ++i) heads(i);
-    ImGui::Separator();
+  }
+
+  // The span in all heads stands below what is said of its key.
+  void heads_ui(DrawContext& context, const std::vector<state::SpanLossNow>& losses) {
+    if (losses.empty()) return;
+    ImGui::Dummy({0, widgets::grid(0.5F)});
+    span_parts_ui(context, "span heads", [&](std::size_t i, Slot slot) {
+      span_heads_ui(context, losses[i], shown(slot).all_heads);
+    });
   }
 
   // The parts come one after the other: what another method did stays under its name in none of them.
@@ -144,7 +153,8 @@ class MissInspectorPanel final : public Panel {
   }
 
   // Beside each other where there is room; else what was decided by both, and then the rest of both.
-  void slots_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known) {
+  void slots_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known,
+                const std::vector<state::SpanLossNow>& losses) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool beside = known.size() == 2 && room.x > widgets::em(44);
     if (known.size() == 1 || beside) {
@@ -154,6 +164,7 @@ class MissInspectorPanel final : public Panel {
       const state::Selection& s = context.workspace.selection();
       head_.end(fmt::format("{}|{}|{}|{}|{}", known.size(), s.place.cell_key(), last_key_,
                             s.choice(Slot::A).key(), s.choice(Slot::B).key()));
+      heads_ui(context, losses);
       const float left = ImGui::GetContentRegionAvail().y;
       columns_ui(context, known, "details",
                  [&](const KeyUnderMethod& key) { details_ui(context, key, left); });
@@ -165,6 +176,7 @@ class MissInspectorPanel final : public Panel {
       ImGui::PopID();
       ImGui::Dummy({0, widgets::grid(0.5F)});
     }
+    heads_ui(context, losses);
     for (const KeyUnderMethod& key : known) {
       ImGui::PushID(id_of(key.slot));
       ImGui::SeparatorText(

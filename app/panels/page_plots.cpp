@@ -250,7 +250,7 @@ ImU32 color_of(const widgets::Palette& p, PageVerdict verdict) {
 ImU32 color_of(const widgets::Palette& p, PageMove move) {
   switch (move) {
     case PageMove::Out: return p.dropped;
-    case PageMove::Dropped: return widgets::mix(p.dropped, p.current, 0.4);
+    case PageMove::Dropped: return widgets::mix(p.dropped, p.current, 0.2);
     case PageMove::New: return p.hit;
     case PageMove::Kept: return widgets::mix(p.hit, p.panel, 0.45);
     case PageMove::Reselected: return p.series[3];

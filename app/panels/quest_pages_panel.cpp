@@ -106,8 +106,8 @@ class QuestPagesPanel final : public Panel {
       return count == 0 ? std::string("none is")
                         : fmt::format("{} {}", count, count == 1 ? "is" : "are");
     };
-    return fmt::format(" Of the {} page{} of {} {} taken, {} truly among the best{}.", pages,
-                       pages == 1 ? "" : "s", state::readable_name(span->name), words(taken),
+    return fmt::format(" Of the {} page{} of {} {} taken, {} truly among the best by logit{}.",
+                       pages, pages == 1 ? "" : "s", state::readable_name(span->name), words(taken),
                        words(best), forced > 0 ? fmt::format("; {} kept by rule", forced) : "");
   }
 

@@ -198,20 +198,19 @@ class ReceivedRankingsPanel final : public Panel {
                                   ? fmt::format("query head {}", r.first_q_head)
                                   : fmt::format("query heads {} to {}", r.first_q_head,
                                                 r.first_q_head + r.num_q_heads - 1);
-    std::string text =
-        fmt::format("Of {} {} {} global and {} query-specific, by the attention of {} in {}.",
-                    format_count(r.num_keys()), r.num_keys() == 1 ? "key" : "keys",
-                    count(picture.ranked->num_global),
-                    format_count(picture.ranked->num_query_specific), queries, heads);
+    std::string text = of_span(picture.place(), picture);
+    text += fmt::format("Of {} {} {} global and {} query-specific, by the attention of {} in {}.",
+                        format_count(r.num_keys()), r.num_keys() == 1 ? "key" : "keys",
+                        count(picture.ranked->num_global),
+                        format_count(picture.ranked->num_query_specific), queries, heads);
     if (picture.has_selection())
       text +=
           fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
                       share(picture.chosen->global), share(picture.chosen->query_specific));
-    text += of_span(picture.place(), picture);
     headline_ui(context, text);
   }
 
-  // " Of the 22 keys of needle 4 are global and 7 query-specific; 0 are selected."
+  // "Of the 22 keys of needle 4 are global and 7 query-specific; 0 are selected. "
   static std::string of_span(const Place& place, const Picture& picture) {
     const ReceivedRankings& r = picture.rankings();
     const auto span = state::watched_span(place);
@@ -224,7 +223,7 @@ class ReceivedRankingsPanel final : public Panel {
       specific += r.kind[index] == KeyKind::QuerySpecific;
       selected += picture.selected(index);
     }
-    return fmt::format(" Of the {} keys of {} {} are global and {} query-specific{}.",
+    return fmt::format("Of the {} keys of {} {} are global and {} query-specific{}. ",
                        end - span->begin, state::readable_name(span->name), global, specific,
                        picture.has_selection() ? fmt::format("; {} are selected", selected) : "");
   }
@@ -371,9 +370,10 @@ class ReceivedRankingsPanel final : public Panel {
     return few && span->begin < picture.rankings().num_keys() ? span : std::nullopt;
   }
 
-  static ImU32 color_of_key(const widgets::Palette& palette, KeyKind kind) {
-    return kind == KeyKind::Other ? widgets::with_alpha(palette.muted, 0.45F)
-                                  : widgets::color_of(palette, kind);
+  // Of no kind, what is selected is blue as everywhere.
+  static ImU32 color_of_key(const widgets::Palette& palette, KeyKind kind, bool selected) {
+    if (kind != KeyKind::Other) return widgets::color_of(palette, kind);
+    return widgets::with_alpha(selected ? palette.hit : palette.muted, selected ? 0.8F : 0.45F);
   }
 
   static void marks_ui(DrawContext& context, const Picture& picture, const Extent& least) {
@@ -389,11 +389,11 @@ class ReceivedRankingsPanel final : public Panel {
       // The ring says that it is watched, what is in it what it is and whether it was selected.
       draw->AddCircleFilled(at, widgets::em(0.34F), context.palette.panel);
       draw->AddCircle(at, widgets::em(0.34F), context.palette.text, 0, widgets::em(0.1F));
+      const ImU32 color = color_of_key(context.palette, r.kind[index], picture.selected(index));
       if (filled)
-        draw->AddCircleFilled(at, widgets::em(0.2F), color_of_key(context.palette, r.kind[index]));
+        draw->AddCircleFilled(at, widgets::em(0.2F), color);
       else if (r.kind[index] != KeyKind::Other)
-        draw->AddCircle(at, widgets::em(0.2F), color_of_key(context.palette, r.kind[index]), 0,
-                        widgets::em(0.07F));
+        draw->AddCircleFilled(at, widgets::em(0.2F), context.palette.miss);
     }
   }
 
@@ -420,7 +420,7 @@ class ReceivedRankingsPanel final : public Panel {
     const ReceivedRankings& r = picture.rankings();
     for (const std::int32_t key : picture.ranked->drawn) {
       const auto j = static_cast<std::size_t>(key);
-      const ImU32 color = color_of_key(context.palette, r.kind[j]);
+      const ImU32 color = color_of_key(context.palette, r.kind[j], picture.selected(j));
       const bool high = r.kind[j] == KeyKind::Global || r.kind[j] == KeyKind::QuerySpecific;
       if (!picture.has_selection() || picture.selected(j))
         draw->AddCircleFilled(pixel_of(r, least, key), radius, color);

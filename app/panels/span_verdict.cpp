@@ -229,7 +229,7 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
   }
   ImGui::Dummy({width, height});
   const widgets::FontScope small(widgets::Type::Caption);
-  widgets::text_colored(p.muted, "lost keys by cause");
+  widgets::text_colored(p.muted, "lost keys by");
   for (const replay::Stage cause : causes) {
     const std::string words =
         fmt::format("{:.0f} % {}", 100 * share_of(cause), replay::words_of(cause));
@@ -310,8 +310,10 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
 void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
   if (!now.loss || now.loss->heads.empty()) return;
   const SpanLoss& loss = *now.loss;
-  heading_ui(context, "The span in all layers",
-             loss.has_causes ? "share kept; a dot: this head matters" : "share kept");
+  heading_ui(context, "The span in all layers", loss.has_causes ? "a dot: this head matters" : "");
+  beside_ui(widgets::em(1), widgets::em(14));
+  widgets::color_scale_ui(context.palette, widgets::diverging_color, "0", "1", "share kept",
+                          widgets::em(4));
   if (loss.has_causes && !context.figure) all_heads_ui(loss, all);
   HeadGrid(now).draw(context, now.question.place);
   if (loss.has_causes) heads_ui(context, now.question.place, loss, all);

@@ -15,7 +15,7 @@ TokenColors colors_of(const widgets::Palette& p, state::TokenLook look) {
     case TokenLook::Missed: return {widgets::mix(p.panel, p.miss, 0.42), p.text, p.miss};
     case TokenLook::MissedEvicted:
       return {widgets::mix(p.panel, p.miss, 0.42), p.text, p.miss, true};
-    case TokenLook::Evicted: return {widgets::mix(p.panel, p.evicted, 0.6), p.text, 0, true};
+    case TokenLook::Evicted: return {widgets::mix(p.panel, p.evicted, 0.25), p.muted, 0, true};
   }
   return {0, p.muted, 0};
 }

@@ -314,7 +314,10 @@ class TokenStripPanel final : public Panel {
           }
     };
     add({KeyState::Sink, KeyState::Recent}, Meaning::ByRule);
-    add({KeyState::Dense}, Meaning::AllKept);
+    if (std::ranges::any_of(strips, [](const Strip& strip) {
+          return strip.map != nullptr && strip.map->facts.at(strip.place.chunk).dense;
+        }))
+      add({KeyState::Dense}, Meaning::AllKept);
     add({KeyState::Evicted}, Meaning::Evicted);
     if (items.back().color != p.evicted) return;
     if (both) items.back().text = "evicted, where watched";

@@ -94,9 +94,9 @@ TokenText::Mouse TokenText::draw(DrawContext& context, const Spec& spec) {
   const bool bars = spec.strips.size() > 1 && !spec.difference;
   const float line_height = ImGui::GetTextLineHeight() * (bars ? 2.3F : 1.42F);
   ImVec2 size = spec.size;
-  // A figure ends with a whole line and has nothing to scroll with. The window's bar is always there: one
+  // It ends with a whole line. A figure has nothing to scroll with; the window's bar is always there: one
   // that came later would wrap the text anew, and lose where it was scrolled to.
-  if (context.figure) size.y = std::max(1.0F, std::floor(size.y / line_height)) * line_height;
+  size.y = std::max(1.0F, std::floor(size.y / line_height)) * line_height;
   ImGui::BeginChild(
       spec.id, size, ImGuiChildFlags_None,
       context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_AlwaysVerticalScrollbar);

@@ -396,6 +396,29 @@ std::string token_line(const state::Place& place, std::int32_t position) {
                      place.trace->token_label[static_cast<std::size_t>(position)]);
 }
 
+namespace {
+
+// Beside the columns of a narrow span, not over them, and fainter.
+void edges_ui(ImU32 color, float left, float right, float faint = 0.4F) {
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const bool narrow = right - left < widgets::em(1.5F);
+  const float out = narrow ? 1.5F : 0;
+  for (const float x : {left - out, right + out})
+    ImPlot::GetPlotDrawList()->AddLine({x, origin.y}, {x, origin.y + size.y},
+                                       widgets::with_alpha(color, narrow ? faint : 0.75F), 1.0F);
+}
+
+}  // namespace
+
+void span_edges_ui(DrawContext& context, const state::Place& place) {
+  const auto span = state::watched_span(place);
+  if (!span) return;
+  ImPlot::PushPlotClipRect();
+  edges_ui(context.palette.text, ImPlot::PlotToPixels(span->begin, 0).x,
+           ImPlot::PlotToPixels(span->end, 0).x, 0.9F);
+  ImPlot::PopPlotClipRect();
+}
+
 void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
                    double tokens_per_column) {
   if (place.empty()) return;
@@ -412,10 +435,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
     const float bar = widgets::em(0.28F);
     draw->AddRectFilled({std::max(left, origin.x), origin.y - bar},
                         {std::min(right, origin.x + size.x), origin.y}, color);
-    if (line)
-      for (const float x : {left, right})
-        draw->AddLine({x, origin.y}, {x, origin.y + size.y}, widgets::with_alpha(color, 0.75F),
-                      1.0F);
+    if (line) edges_ui(color, left, right);
     const float width = ImGui::CalcTextSize(name.c_str()).x;
     if (width > size.x) return;
     const float middle =

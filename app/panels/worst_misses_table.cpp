@@ -61,7 +61,7 @@ void context_ui(DrawContext& context, const state::Place& place, std::int64_t ke
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->AddText({from - width(before), origin.y}, context.palette.faint, before.c_str());
   draw->AddRectFilled({from, origin.y}, {to, origin.y + ImGui::GetTextLineHeight()},
-                      widgets::mix(context.palette.panel, context.palette.accent, 0.2),
+                      widgets::mix(context.palette.panel, context.palette.miss, 0.3),
                       widgets::em(0.15F));
   draw->AddText({from, origin.y}, context.palette.text, token.c_str());
   const float right = origin.x + room - to;

@@ -74,8 +74,8 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (kept) show(tab, *kept, state::Unknown::PassOver);
     // What is kept of the needle when it is asked for: that is looked at first.
     if (fresh && !kept && asks_for_needle(tab.selection.place.info()))
-      tab.selection.options["layer_head_overview.metric"] =
-          replay::name_of(replay::Number::SpanKept);
+      for (const char* option : {"layer_head_overview.metric", "budget_sweep.metric"})
+        tab.selection.options[option] = replay::name_of(replay::Number::SpanKept);
     // What counts is what is left when somebody asks.
     state::NumberScope& numbers = tab.selection.numbers;
     if (numbers == state::NumberScope{} &&

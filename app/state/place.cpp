@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kvloupe::state {
 
 std::string Place::key(PlaceParts parts) const {
@@ -85,6 +87,13 @@ std::optional<trace::TokenSpan> watched_span(const Place& place) {
     for (const trace::TokenSpan& span : place.info().spans)
       if (span.begin == watched->begin && span.end == watched->end) return span;
   return watched;
+}
+
+bool in_question(const Place& place, std::int32_t position) {
+  const auto& spans = place.info().spans;
+  return std::any_of(spans.begin(), spans.end(), [&](const trace::TokenSpan& span) {
+    return span.name == "question" && position >= span.begin && position < span.end;
+  });
 }
 
 std::string watched_words(const Place& place) {

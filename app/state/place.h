@@ -83,6 +83,8 @@ std::string range_words(const char* one, const char* several, std::int64_t begin
 // ("needle_key" and the like), else nothing. It has the name that the trace gives to just these keys, else
 // their positions.
 std::optional<trace::TokenSpan> watched_span(const Place& place);
+// Whether the token belongs to a span of the trace that is called "question".
+bool in_question(const Place& place, std::int32_t position);
 // The name in quotes; keys that have none by their positions: "key 1,173".
 std::string watched_words(const Place& place);
 

@@ -1,4 +1,4 @@
-"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | merge PART..."""
+"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART..."""
 import json
 import os
 import sys
@@ -55,6 +55,26 @@ def parser():
     select.add_argument("--time-limit", type=arguments.seconds, default=600, metavar="SECONDS", help="after which it is stopped (default 600)")
     select.add_argument("--memory-limit", type=arguments.mebibytes, default=None, metavar="MIB", help="memory that it may have (default: all of the machine's)")
     select.set_defaults(run=run_select)
+    take = commands.add_parser("import", help="take selections, or q, k and v, that another program wrote as arrays (.npy, .npz, .safetensors)")
+    what = take.add_mutually_exclusive_group(required=True)
+    what.add_argument("--trace", metavar="T.h5", help="the trace beside which selections are saved")
+    what.add_argument("--q", metavar="F", help="queries [layers, heads, tokens, channels], from which a trace is made with --k and --v")
+    take.add_argument("file", nargs="?", metavar="F", help="selections: positions padded by -1, a mask, or offsets and positions")
+    take.add_argument("--name", metavar="NAME", help="the run is called custom:NAME")
+    take.add_argument("--note", default="", help="a text that is stored with the run")
+    take.add_argument("--layers", type=arguments.layers, metavar="LIST", help="the layers that the arrays are of: 3, 0-3, 3,7 (default: all, or from 0 on)")
+    take.add_argument("--k", metavar="F", help="keys, as they enter the product")
+    take.add_argument("--v", metavar="F", help="values")
+    take.add_argument("--ids", metavar="F", help="the tokens' ids (default: their positions)")
+    take.add_argument("--texts", metavar="F.json", help="a list of the tokens' texts")
+    take.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
+    take.add_argument("--scale", type=arguments.scale, metavar="X", help="of the logits (default: 1 / sqrt(channels))")
+    take.add_argument("--rope-theta", type=arguments.rope_theta, default=0.0, metavar="X", help="base of the rotary embedding that q and k have (default: not known)")
+    take.add_argument("--model", metavar="NAME", help="the model's name")
+    take.add_argument("--dtype", choices=["float16", "float32"], help="how q, k and v are stored (default: as wide as they are)")
+    take.add_argument("--force", action="store_true", help="replace an existing trace")
+    take.add_argument("-o", dest="output", metavar="T.h5", help="the trace that is made")
+    take.set_defaults(run=run_import)
     merge = commands.add_parser("merge", help="join the parts that the ranks of a model wrote")
     merge.add_argument("parts", nargs="+", metavar="PART")
     merge.add_argument("--force", action="store_true", help="replace an existing trace")
@@ -66,6 +86,30 @@ def parser():
 def run_merge(options):
     from .join import merge_parts
     merge_parts(options.parts, options.output, force=options.force)
+
+
+def run_import(options):
+    arguments.check_import(options)
+    if options.trace:
+        return import_run(options)
+    from .import_trace import import_trace
+    import_trace(options.output, options.q, options.k, options.v, ids=options.ids, texts=options.texts, layers=options.layers, chunk_size=options.chunk_size,
+                 scale=options.scale, rope_theta=options.rope_theta, model=options.model, dtype=options.dtype, force=options.force)
+    print(options.output, file=sys.stderr)
+
+
+def import_run(options):
+    from . import array_files
+    from .reader import open_trace
+    own_method.check_name(options.name)
+    with open_trace(options.trace) as trace:
+        arrays = array_files.load(options.file)
+        given = next(iter(arrays.values())) if len(arrays) == 1 else arrays
+        told_saved(trace.add_run(options.name, positions=given, layers=options.layers, note=options.note), trace)
+
+
+def told_saved(run, trace):
+    print(f"saved as run {run.id}, {run.method}, of {trace.path}.runs.h5", file=sys.stderr)
 
 
 def run_select(options):
@@ -81,8 +125,7 @@ def run_select(options):
     selected = select_apart(options.trace, options.function, rows=options.rows, budget=options.budget, layers=options.layers,
                             seconds=options.time_limit, bytes_of_memory=memory)
     with open_trace(options.trace) as trace:
-        run = trace._add_cells(name, options.rows, selected, options.note)
-        print(f"saved as run {run.id}, {run.method}, of {trace.path}.runs.h5", file=sys.stderr)
+        told_saved(trace._add_cells(name, options.rows, selected, options.note), trace)
 
 
 def run_record(options):

@@ -45,6 +45,42 @@ def new_tokens(text):
     return _number("--max-new-tokens", text, 0)
 
 
+def scale(text):
+    return _real("--scale", text)
+
+
+def rope_theta(text):
+    return _real("--rope-theta", text)
+
+
+def _real(option, text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise _wrong(f"{option} cannot take '{text}'", "it takes a number above 0", f"write it as in {option} 0.125")
+    return value
+
+
+# Of `import`: what belongs to selections, and what to q, k and v.
+OF_SELECTIONS, OF_ARRAYS = ("file", "name", "note"), ("k", "v", "ids", "texts", "scale", "rope_theta", "model", "dtype", "force", "output")
+
+
+def check_import(options):
+    """Exits with 2 where options of both are given, or one lacks what it needs."""
+    from_trace = bool(options.trace)
+    needs, others = (("file", "name"), OF_ARRAYS) if from_trace else (("k", "v", "output"), OF_SELECTIONS)
+    words = {"file": "a file of selections", "output": "-o T.h5"}
+    missing = [name for name in needs if not getattr(options, name)]
+    beside = [name for name in others if getattr(options, name)]
+    if missing or beside:
+        named = ", ".join(words.get(name, "--" + name.replace("_", "-")) for name in missing or beside)
+        this = "--trace" if from_trace else "--q"
+        Parser(prog="python -m kvloupe import").error(f"import {this} {'needs' if missing else 'does not take'} {named}; selections have --trace and --name, arrays --q, --k, --v and -o; "
+                                                      "see python -m kvloupe import --help")
+
+
 def _is_layer(text):
     return text.isascii() and text.isdecimal() and int(text) < MOST_LAYERS
 

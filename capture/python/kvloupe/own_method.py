@@ -1,4 +1,4 @@
-"""Selections of a method that KVLoupe does not have: asked of a function or taken from arrays, and checked."""
+"""Selections of a method that KVLoupe does not have: asked of a function, and checked."""
 import operator
 import re
 
@@ -168,39 +168,3 @@ def _best(scores, where, first, budget):
     unknown = np.isnan(scores)
     order = np.lexsort((np.arange(len(scores)), -np.where(unknown, 0, scores), unknown))
     return np.sort(order[:budget]).astype(np.int32) + np.int32(first)
-
-
-def layers_from_arrays(trace, positions, axis, layers):
-    """{layer: Cells} of positions [chunks, layers, (rows,) k], padded by -1, or of a mask [chunks, layers, (rows,) T]; without
-    rows all of a layer's rows keep the same."""
-    check_axis(axis)
-    try:
-        values = np.asarray(positions)
-    except ValueError as error:
-        raise KvloupeError("positions cannot be taken", one_line(error), "give an array, with -1 where a row keeps fewer") from None
-    wanted, rows = layers_of(trace, layers), num_rows(trace, axis)
-    if values.dtype.kind not in "biu" or values.ndim not in (3, 4):
-        raise KvloupeError(f"positions of {values.dtype} and shape {values.shape} cannot be taken", "they are integers or bool, [chunks, layers, k] or [chunks, layers, rows, k]",
-                           "give such an array")
-    for axis_name, length, need in (("chunks", values.shape[0], len(trace.chunks)), ("layers", values.shape[1], len(wanted)),
-                                    *([("rows", values.shape[2], rows)] if values.ndim == 4 else [])):
-        if length != need:
-            raise KvloupeError(f"the axis of {axis_name} is {length} long", f"there are {need} {axis_name}", "give an array of that shape")
-    if values.dtype.kind == "b" and values.shape[-1] != trace.num_tokens:
-        raise KvloupeError(f"the mask has {values.shape[-1]} keys", f"the trace has {trace.num_tokens} tokens", "give a mask of all tokens")
-    return {layer: _cells_of(trace, trace.layer(layer), values[:, i], rows) for i, layer in enumerate(wanted)}
-
-
-def _cells_of(trace, stored, values, rows):
-    cells = Cells()
-    for index, chunk in enumerate(trace.chunks):
-        first = stored.first_visible(chunk.begin)
-        for row in range(rows):
-            one = values[index, row] if values.ndim == 3 else values[index]
-            where = f"layer {stored.number}, chunk {index}, row {row}"
-            if one.dtype.kind == "b":
-                one = np.flatnonzero(one[: chunk.begin])
-            elif (one < -1).any():
-                raise KvloupeError(f"position {one.min()} of {where} is none", "-1 stands for nothing, and no other number is negative", "give positions from 0 on")
-            cells.add(_kept_of_row(np.sort(one[one >= 0]), where, first, chunk.begin, None), dense=chunk.begin == first)
-    return cells

@@ -8,7 +8,7 @@ from .errors import KvloupeError
 from .layer import Layer
 from .layout import SIDECAR_FORMAT, TRACE_FORMAT
 from .runs import Run, hash_of_trace
-from . import own_method, sidecar
+from . import own_arrays, own_method, sidecar
 from .stored import BROKEN, Defect, int_attribute, member, numbered_members, text_attribute
 
 
@@ -98,16 +98,18 @@ class Trace:
         except (Defect, KvloupeError, *BROKEN) as problem:
             self.warnings.append(f"{path} is left out: {problem}")
 
-    def add_run(self, name, select=None, *, positions=None, rows="kv_head", budget=None, layers=None, note=""):
+    def add_run(self, name, select=None, *, positions=None, rows=None, budget=None, layers=None, note=""):
         """Saves what a method of your own keeps beside the trace, where the program reads it as the run custom:<name>. A run of
         that name is replaced. Returns the run.
 
         select     a function select(layer, chunk, q, k, v), called for each layer and chunk with float32 arrays: q [q_heads, m, d]
                    of the chunk, k and v [kv_heads, P, d] of all keys before it, by position. It returns for each row ascending
                    positions below P, or a boolean mask [rows, P], or with `budget` scores [rows, P], of which the best are kept
-        positions  in place of a function: integers [chunks, layers, k] or [chunks, layers, rows, k] with -1 for nothing, or a
-                   boolean mask [chunks, layers, T] or [chunks, layers, rows, T]
-        rows       whether a set is chosen for each "kv_head" or each "q_head"
+        positions  in place of a function: integers [chunks, layers, k] or [chunks, layers, rows, k] with -1 for nothing, a
+                   boolean mask [chunks, layers, T] or [chunks, layers, rows, T], or CSR, {"offsets": .., "positions": ..} of the
+                   cells in that order. Tokens may stand in the place of chunks: then a chunk keeps what any of its tokens named
+        rows       whether a set is chosen for each "kv_head" or each "q_head"; by default for each KV head, or as long as the axis
+                   of rows of an array is
         budget     how many keys of each row's scores are kept; where there are no more, all are, and nothing is asked
         layers     the layers to select in; all by default
         note       a text that is stored with the run
@@ -118,9 +120,10 @@ class Trace:
         if (select is None) == (positions is None):
             raise KvloupeError("a run needs a function or positions", "one of them, not both", "pass select or positions=")
         if select is not None:
+            rows = rows or "kv_head"
             selected = own_method.select_layers(self, select, rows, budget, layers)
         else:
-            selected = own_method.layers_from_arrays(self, positions, rows, layers)
+            rows, selected = own_arrays.layers_from_arrays(self, positions, rows, layers)
         return self._add_cells(name, rows, selected, note)
 
     def _add_cells(self, name, rows, selected, note):

@@ -130,9 +130,9 @@ class OwnMethod(unittest.TestCase):
             run = trace.add_run("masked", positions=mask)
             self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 1)), trace.chunks[-1].begin)
             self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 0)), 0)
-            for bad, why in ((positions[:-1], "axis of chunks"), (positions[:, :-1], "axis of layers"), (mask[:, :, :-1], "axis of rows"), (mask[..., :-1], "the mask has"),
+            for bad, why in ((positions[:-1], "first axis is"), (positions[:, :-1], "axis of layers"), (mask[:, :, :-1], "axis of rows"), (mask[..., :-1], "the mask has"),
                              (positions.astype(float), "cannot be taken"), (np.where(positions == 2, -5, positions), "position -5"),
-                             (np.where(positions == 2, 10**6, positions), "none of its candidates")):
+                             (np.where(positions == 2, 10**6, positions), "of the future")):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, why):
                     trace.add_run("bad", positions=bad)
         self.assertIn("sound", program("validate", path))

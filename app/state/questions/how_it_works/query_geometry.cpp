@@ -321,13 +321,6 @@ KeyWantedQuestion::Answer KeyWantedQuestion::work(Steps& steps) const {
   return answer;
 }
 
-bool in_question(const Place& place, std::int32_t position) {
-  const auto& spans = place.info().spans;
-  return std::any_of(spans.begin(), spans.end(), [&](const trace::TokenSpan& span) {
-    return span.name == "question" && position >= span.begin && position < span.end;
-  });
-}
-
 bool asks_question(const Place& place) {
   const trace::ChunkInfo& chunk = place.chunk_info();
   for (std::int32_t position = chunk.begin; position < chunk.end(); ++position)

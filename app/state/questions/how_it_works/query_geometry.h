@@ -129,9 +129,7 @@ class Workspace;
 // Of the keys chosen; of tables, whose column is empty without a choice.
 Result<KeyWantedQuestion> of_chosen_keys(Workspace& workspace, const Place& place);
 
-// Whether the token belongs to a span of the trace that is called "question".
-bool in_question(const Place& place, std::int32_t position);
-// Whether any query of the place's chunk does.
+// Whether any query of the place's chunk belongs to the question.
 bool asks_question(const Place& place);
 
 }  // namespace kvloupe::state

@@ -1,6 +1,7 @@
 #include "app/state/questions/how_much/method_compare.h"
 
 #include "app/state/method_groups.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
@@ -12,7 +13,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -264,6 +267,43 @@ std::string words_of_cells(const Row& row, trace::Phase phase) {
   const MethodCompareQuestion::Means& means = row.in(phase);
   return fmt::format("averaged over {} of {} cells{}", format_count(means.row.cells),
                      format_count(means.all_cells), means.differs ? ", unlike most methods" : "");
+}
+
+std::string finding_of(const MethodCompareQuestion& question, const Answer& answer,
+                       const std::vector<std::string>& names) {
+  if (!question.watched) return "";
+  const auto column_of = [](replay::Number number) {
+    return std::ranges::find_if(compare_columns(), [&](const CompareColumn& column) {
+      return column.number != nullptr && column.number->number == number;
+    });
+  };
+  const auto kept = column_of(replay::Number::SpanKept),
+             recall = column_of(replay::Number::MassRecall);
+  struct Line {
+    double kept, recall;
+    std::size_t row;
+  };
+  std::vector<Line> lines;
+  for (std::size_t i = 0; i < answer.rows.size(); ++i) {
+    const Row& row = answer.rows[i];
+    if (row.pending()) return "";
+    if (row.method.id() == "oracle") continue;
+    const auto of_span = value_of(row, *kept, question.phase());
+    const auto of_all = value_of(row, *recall, question.phase());
+    if (of_span && of_all) lines.push_back({*of_span, *of_all, i});
+  }
+  std::ranges::sort(lines, std::ranges::greater(), &Line::kept);
+  if (lines.size() < 2 || lines[0].kept <= 0 || lines[0].kept - lines[1].kept < 1e-9) return "";
+  const auto better =
+      std::ranges::count_if(lines, [&](const Line& line) { return line.recall > lines[0].recall; });
+  constexpr std::array kWords{"first", "second", "third"};
+  const auto place = static_cast<std::size_t>(better);
+  std::string name = names[lines[0].row];  // set in columns
+  while (const auto at = name.find("  ") + 1) name.erase(at, 1);
+  return fmt::format("Of {} {} keeps most, {:.0f} %; by mass recall it is {} of {}.",
+                     readable_name(question.watched->name), name, 100 * lines[0].kept,
+                     place < kWords.size() ? kWords[place] : fmt::format("number {}", place + 1),
+                     lines.size());
 }
 
 MethodCompareQuestion method_compare_question(const Workspace& workspace) {

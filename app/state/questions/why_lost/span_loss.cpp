@@ -155,11 +155,11 @@ table::Table span_heads_table(const SpanLoss& loss, const std::vector<const Span
                       {"row", "head"},
                       {"kept", "kept"},
                       {"keys", "of"},
-                      {"mass_share", "attention", "%", 0},
-                      {"mass_lost", "of it lost", "%", 1},
+                      {"mass_share", "its share", "%", 0},
+                      {"mass_lost", "of that lost", "%", 1},
                       {"lost_at", "most lost at"}},
                      {}};
-  if (loss.has_budgets) table.columns.push_back({"enough", "enough"});
+  if (loss.has_budgets) table.columns.push_back({"enough", "budget"});
   const double mass = loss.sums().mass;
   for (const SpanHead* head : heads) {
     table.rows.push_back({head->layer, table::HeadRow{loss.layout, head->row}, head->kept,
