@@ -121,9 +121,9 @@ set_up_program() {
   if [[ $KVLOUPE_GPU == 0 ]]; then set_up run_needs; else set_up run_needs_with_gpu; fi
 }
 
-# What a method in Python and arrays need: the packages of the user's own Python where it has them, else those of the cache.
+# set_up_python MODULES: what a method in Python and arrays need: the packages of the user's own Python where it has them, else those of the cache.
 set_up_python() {
-  "${KVLOUPE_PYTHON:-python3}" -c 'import h5py, numpy' 2>/dev/null && return 0
+  "${KVLOUPE_PYTHON:-python3}" -c "import h5py, numpy$1" 2>/dev/null && return 0
   set_up "" arrays
   KVLOUPE_PYTHON="$("$root/cmake/deps.sh" python)"
   PYTHONPATH="$("$root/cmake/deps.sh" folder arrays)${PYTHONPATH:+:$PYTHONPATH}"
@@ -202,7 +202,8 @@ case "${1:-}" in
   clean) clean "${@:2}" ;;
   *)
     set_up_program
-    if [[ ${1:-} == import || " $* " == *" --python"[\ =]* ]]; then set_up_python; fi
+    if [[ ${1:-} == import ]]; then set_up_python ", safetensors"; fi
+    if [[ " $* " == *" --python"[\ =]* ]]; then set_up_python ""; fi
     exec "$program" "$@"
     ;;
 esac

@@ -150,10 +150,9 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
     return value ? fmt::format("{:.5g}", *value) : std::string("-");
   };
   if (why.run)
-    text += fmt::format(
-        "run {} as recorded: which keys were kept is known, how they were scored is not\n",
-        *why.run);
-  else
+    text += fmt::format("run {} as recorded: which keys were kept is known, {}\n", *why.run,
+                        why.rank ? "and how they were scored" : "how they were scored is not");
+  if (!why.run || why.rank)
     text +=
         fmt::format("score {}, cut {}, margin {}, rank {} of {}{}\n", number(why.score),
                     number(why.cut), number(why.margin()), why.rank ? format_count(*why.rank) : "-",
@@ -163,8 +162,8 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
   text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,
                       why.whole_mass > 0 ? 100 * why.true_mass / why.whole_mass : 0);
   if (why.needed_budget)
-    text += fmt::format("{}; it is {}\n", budget_words(why),
-                        why.budget ? format_count(*why.budget) : "-");
+    text += fmt::format("{}{}\n", budget_words(why),
+                        why.budget ? "; it is " + format_count(*why.budget) : "");
   if (!why.stages.empty()) text += "\n" + terminal_text(stages_table(why));
   if (!why.voters.empty()) text += "\n" + terminal_text(voters_table(why, session));
   return text;

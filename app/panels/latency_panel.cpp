@@ -221,9 +221,9 @@ class LatencyPanel final : public Panel {
 
   // Times stand in the view when it is first seen, unless something else is computed.
   void start_first(state::Workspace& workspace, const std::vector<Timed>& timed) {
+    const auto idle = [](const Timed& of) { return is_idle(of.latency); };
+    seen_ |= !std::all_of(timed.begin(), timed.end(), idle);
     if (seen_ || workspace.answers.busy()) return;
-    const auto can_start = [](const Timed& of) { return is_idle(of.latency); };
-    if (!std::all_of(timed.begin(), timed.end(), can_start)) return;
     seen_ = true;
     workspace.answers.start(timed.front().latency.question);
     if (timed.size() == 2) next_ = timed.back().latency.question;

@@ -162,7 +162,8 @@ class MissInspectorPanel final : public Panel {
       columns_ui(context, known, "verdict",
                  [&](const KeyUnderMethod& key) { verdict_ui(context, key); });
       const state::Selection& s = context.workspace.selection();
-      head_.end(fmt::format("{}|{}|{}|{}|{}", known.size(), s.place.cell_key(), last_key_,
+      // In a figure nothing is flipped.
+      if (!context.figure) head_.end(fmt::format("{}|{}|{}|{}|{}", known.size(), s.place.cell_key(), last_key_,
                             s.choice(Slot::A).key(), s.choice(Slot::B).key()));
       heads_ui(context, losses);
       const float left = ImGui::GetContentRegionAvail().y;

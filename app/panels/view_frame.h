@@ -96,10 +96,10 @@ bool stand_in_ready_ui(DrawContext& context, const std::string& title, const Q& 
 // The same before there is a trace: opening, failed, none. False when nothing else can be drawn.
 bool trace_ready_ui(DrawContext& context);
 
-// Labelled marks of the trace's spans along the top of a plot whose x axis counts tokens, or blocks of so
-// many. Call between BeginPlot and EndPlot, after the items.
 // The edges of the watched span in a plot of keys that has no room for a name above it.
 void span_edges_ui(DrawContext& context, const state::Place& place);
+// Labelled marks of the trace's spans along the top of a plot whose x axis counts tokens, or blocks of so
+// many. Call between BeginPlot and EndPlot, after the items.
 void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
                    double tokens_per_column = 1);
 // "1,640  “ answer”"

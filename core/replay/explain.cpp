@@ -14,8 +14,6 @@
 namespace kvloupe::replay {
 namespace {
 
-constexpr std::size_t kRivals = 5;
-
 // Puts together what the runs of one cell say of one key.
 class Explainer {
  public:
@@ -71,37 +69,10 @@ class Explainer {
   void score_by(const Decision& decided, const CellRun& run) {
     const selection::RowEvidence& evidence = decided.evidence;
     const std::int64_t unit = *evidence.unit_of(request_.key);
-    const std::vector<std::int32_t> order = evidence.order();
-    const std::int64_t end = run.selection.end_of_candidates();
-    const auto keys_in = [&](std::int64_t which) {
-      const std::int64_t begin = evidence.begin[static_cast<std::size_t>(which)];
-      return std::max<std::int64_t>(0, std::min<std::int64_t>(evidence.end_of(which), end) - begin);
-    };
-    const double own = evidence.scores[static_cast<std::size_t>(unit)];
-    if (!std::isnan(own)) result_.score = own;
-    result_.cut = evidence.cut();
-    std::int64_t before = 0, rank = 1;
-    for (const std::int32_t which : order) {
-      if (which == unit) break;
-      before += keys_in(which);
-      ++rank;
-    }
-    const std::int64_t begin = evidence.begin[static_cast<std::size_t>(unit)];
-    result_.rank = before + (request_.key - begin) + 1;
-    if (!evidence.end.empty())
-      result_.unit = {begin, std::min<std::int64_t>(evidence.end_of(unit), end), rank,
-                      evidence.num_units(), evidence.num_kept};
+    describe_score(evidence, run, result_);
     if (request_.spec.traits().evicts() || decided.layer != request_.layer)
       result_.decided_at = {decided.layer, decided.chunk, evidence.num_units()};
-    if (!std::isnan(own)) units_needed_ = evidence.units_needed(unit);
-    for (std::int64_t i = std::min(evidence.num_kept, evidence.num_units()) - 1;
-         i >= 0 && result_.rivals.size() < kRivals; --i) {
-      const std::int32_t which = order[static_cast<std::size_t>(i)];
-      if (evidence.is_forced(which)) break;
-      const std::int32_t key = evidence.begin[static_cast<std::size_t>(which)];
-      result_.rivals.push_back({key, evidence.scores[static_cast<std::size_t>(which)],
-                                static_cast<double>(run.mass_of(request_.row)[key])});
-    }
+    if (result_.score) units_needed_ = evidence.units_needed(unit);
   }
 
   // Of the masks that could have kept the key's block the one that came nearest, or keeps it by most.

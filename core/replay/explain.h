@@ -133,8 +133,8 @@ std::string budget_words(const Explanation& why);
 int row_of_heads(const selection::RowLayout& layout, const selection::ModelShape& shape,
                  std::optional<int> kv_head, std::optional<int> q_head);
 
-// The same of a recorded run, whatever made it: what became of the key, and its true mass. Scores, stages
-// and counterfactuals are not recorded; an eviction is.
+// The same of a recorded run, whatever made it: what became of the key, and its true mass. Stages and
+// counterfactuals are not recorded; an eviction is, and the scores of some that were brought in.
 Explanation explain_recorded(const session::TraceSession& session, int run,
                              const ExplainRequest& request);
 

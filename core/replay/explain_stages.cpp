@@ -67,7 +67,8 @@ std::vector<Stage> stages_of(const selection::MethodSpec& spec, const selection:
 
 std::string budget_words(const Explanation& why) {
   const std::string budget = format_count(*why.needed_budget);
-  if (why.spec.traits().grows_with_budget) return "kept from a budget of " + budget + " on";
+  // Of a recorded run it is known by scores alone, whose best are kept.
+  if (why.run || why.spec.traits().grows_with_budget) return "kept from a budget of " + budget + " on";
   return budget + " is the smallest budget that keeps it, a larger one need not";
 }
 

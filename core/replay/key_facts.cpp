@@ -45,6 +45,39 @@ void describe(const CellRun& run, Explanation& why) {
   }
 }
 
+void describe_score(const selection::RowEvidence& evidence, const CellRun& run, Explanation& why) {
+  constexpr std::size_t kRivals = 5;
+  const std::int64_t unit = *evidence.unit_of(why.key);
+  const std::vector<std::int32_t> order = evidence.order();
+  const std::int64_t end = run.selection.end_of_candidates();
+  const auto keys_in = [&](std::int64_t which) {
+    const std::int64_t begin = evidence.begin[static_cast<std::size_t>(which)];
+    return std::max<std::int64_t>(0, std::min<std::int64_t>(evidence.end_of(which), end) - begin);
+  };
+  const double own = evidence.scores[static_cast<std::size_t>(unit)];
+  if (!std::isnan(own)) why.score = own;
+  why.cut = evidence.cut();
+  std::int64_t before = 0, rank = 1;
+  for (const std::int32_t which : order) {
+    if (which == unit) break;
+    before += keys_in(which);
+    ++rank;
+  }
+  const std::int64_t begin = evidence.begin[static_cast<std::size_t>(unit)];
+  why.rank = before + (why.key - begin) + 1;
+  if (!evidence.end.empty())
+    why.unit = {begin, std::min<std::int64_t>(evidence.end_of(unit), end), rank,
+                evidence.num_units(), evidence.num_kept};
+  for (std::int64_t i = std::min(evidence.num_kept, evidence.num_units()) - 1;
+       i >= 0 && why.rivals.size() < kRivals; --i) {
+    const std::int32_t which = order[static_cast<std::size_t>(i)];
+    if (evidence.is_forced(which)) break;
+    const std::int32_t key = evidence.begin[static_cast<std::size_t>(which)];
+    why.rivals.push_back({key, evidence.scores[static_cast<std::size_t>(which)],
+                          static_cast<double>(run.mass_of(why.row)[key])});
+  }
+}
+
 void add_voters(const CellRun& run, const std::vector<std::vector<std::int32_t>>& sampled,
                 Explanation& why) {
   const selection::Cell& cell = run.cell;

@@ -13,6 +13,10 @@ namespace kvloupe::replay {
 // are filled in. Throws Error{Input} for a key that is no candidate.
 void describe(const CellRun& run, Explanation& why);
 
+// What the key's unit was given where units were ranked: score, cut, rank among keys, unit and rivals.
+// The evidence has the key.
+void describe_score(const selection::RowEvidence& evidence, const CellRun& run, Explanation& why);
+
 // The queries with most attention on the key. `sampled`: the chunk rows that stand for the chunk, per
 // query head; empty: not known, or all of them do.
 void add_voters(const CellRun& run, const std::vector<std::vector<std::int32_t>>& sampled,

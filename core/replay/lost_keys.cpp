@@ -144,10 +144,7 @@ LayerCells cells_of(const session::TraceSession& session, const LostKeysRequest&
   }
   const int run = request.method.run;
   auto cells = std::make_shared<RecordedRuns>(session, run, layer, request.device);
-  std::vector<Stage> stages;
-  if (recorded_run_of(session.info(), run).state_action == trace::StateAction::Eviction)
-    stages.push_back(Stage::Evicted);
-  return {stages, [cells](int chunk, bool) { return cells->step(chunk); }};
+  return {cells->stages(), [cells](int chunk, bool) { return cells->step(chunk); }};
 }
 
 }  // namespace

@@ -8,13 +8,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 namespace kvloupe::replay {
 
+namespace {
+
+bool are_best(const selection::RowEvidence& evidence, const std::vector<std::int32_t>& kept) {
+  std::vector<std::int32_t> best;
+  const std::vector<std::int32_t> order = evidence.order();
+  if (kept.size() > order.size()) return false;
+  for (const std::int32_t unit : std::span(order).first(kept.size()))
+    best.push_back(evidence.begin[static_cast<std::size_t>(unit)]);
+  std::sort(best.begin(), best.end());
+  return best == kept;
+}
+
+}  // namespace
+
 RecordedRuns::RecordedRuns(const session::TraceSession& session, int run, int layer,
                            const std::string& device)
     : session_(session),
+      run_(run),
       layer_(checked_layers_of_run(session, run, {layer}).front()),
       record_(session.reader().read_run(run, layer)),
       cells_(session, device::torch_device(device)) {
@@ -22,7 +39,7 @@ RecordedRuns::RecordedRuns(const session::TraceSession& session, int run, int la
   layout_ = {info.row_axis, info.q_heads_per_row};
 }
 
-CellRun RecordedRuns::step(int chunk) {
+CellRun RecordedRuns::step(int chunk, bool scores) {
   const auto& chunks = session_.info().chunks;
   check_chunk(chunk, chunks.size());
   const auto index = static_cast<std::size_t>(chunk);
@@ -32,7 +49,28 @@ CellRun RecordedRuns::step(int chunk) {
   CellMass truth = cell_mass_and_lse(run.cell, layout_);
   run.mass = std::move(truth.mass);
   run.lse = std::move(truth.lse);
+  if (scores) add_scores(chunk, run);
   return run;
+}
+
+void RecordedRuns::add_scores(int chunk, CellRun& run) const {
+  const auto scores = session_.reader().read_run_scores(run_, layer_, chunk);
+  run.decided.resize(run.selection.rows.size());
+  for (std::size_t row = 0; row < scores.size() && row < run.decided.size(); ++row) {
+    if (scores[row].empty()) continue;
+    const auto& kept = run.selection.rows[row].positions;
+    selection::RowEvidence evidence = selection::evidence_of_keys(
+        run.selection.first_candidate, scores[row], static_cast<std::int64_t>(kept.size()));
+    // Scores by which other keys would be the best explain nothing.
+    if (are_best(evidence, kept)) run.decided[row] = {layer_, chunk, std::move(evidence)};
+  }
+}
+
+std::vector<Stage> RecordedRuns::stages() const {
+  if (recorded_run_of(session_.info(), run_).state_action == trace::StateAction::Eviction)
+    return {Stage::Evicted};
+  if (session_.reader().has_run_scores(run_, layer_)) return {Stage::Budget};
+  return {};
 }
 
 std::uint16_t RecordedRuns::evicted_after(int row, std::int64_t key) const {
@@ -40,10 +78,24 @@ std::uint16_t RecordedRuns::evicted_after(int row, std::int64_t key) const {
   return record_.evict_chunk.at(static_cast<std::size_t>(row)).at(static_cast<std::size_t>(key));
 }
 
+namespace {
+
+// The best of the scores were kept, so a key's rank is the budget that keeps it, and nothing else lost it.
+void by_scores(const selection::RowEvidence& evidence, const CellRun& run, Explanation& why) {
+  describe_score(evidence, run, why);
+  why.needed_budget = why.rank;
+  if (!why.kept) why.lost_at = Stage::Budget;
+  why.stages.push_back(
+      {Stage::Budget, why.kept,
+       fmt::format("rank {} of {}, {} kept", *why.rank, why.candidates, evidence.num_kept)});
+}
+
+}  // namespace
+
 Explanation explain_recorded(const session::TraceSession& session, int run,
                              const ExplainRequest& request) {
   RecordedRuns cells(session, run, request.layer, request.device);
-  const CellRun here = cells.step(request.chunk);
+  const CellRun here = cells.step(request.chunk, true);
   Explanation why;
   why.method = recorded_run_of(session.info(), run).method;
   why.run = run;
@@ -53,6 +105,8 @@ Explanation explain_recorded(const session::TraceSession& session, int run,
   why.layout = cells.layout();
   why.key = request.key;
   describe(here, why);
+  if (const auto& decided = here.decided.at(static_cast<std::size_t>(request.row)))
+    by_scores(decided->evidence, here, why);
   add_voters(here, {}, why);
   const std::uint16_t died = cells.evicted_after(request.row, request.key);
   if (died < request.chunk) {

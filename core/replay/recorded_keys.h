@@ -15,16 +15,20 @@ class RecordedRuns {
   // `session` is borrowed. Throws Error{Input} for a run or a layer of it that was not recorded.
   RecordedRuns(const session::TraceSession& session, int run, int layer, const std::string& device);
 
-  // What was kept, with mass and lse: no scores and no alternatives, which no run records. Throws as
-  // StageRuns::step().
-  CellRun step(int chunk);
+  // What was kept, with mass and lse, and with `scores` what was ranked, of a run that has scores. No
+  // alternatives, which no run records. Throws as StageRuns::step().
+  CellRun step(int chunk, bool scores = false);
   const selection::RowLayout& layout() const { return layout_; }
+  // The steps that can have lost a key: an eviction, and where scores say what was best the budget.
+  std::vector<Stage> stages() const;
   // The chunk after which the key died in the row; trace::kAlive: none, or the run evicts nothing.
   std::uint16_t evicted_after(int row, std::int64_t key) const;
 
  private:
+  void add_scores(int chunk, CellRun& run) const;
+
   const session::TraceSession& session_;
-  int layer_;
+  int run_, layer_;
   selection::RowLayout layout_;
   trace::LayerRecord record_;
   session::CellLoader cells_;

@@ -149,12 +149,8 @@ void add_layer(const session::TraceSession& session, const SpanLossRequest& requ
 void add_layer_of_run(const session::TraceSession& session, const SpanLossRequest& request,
                       int layer, SpanLoss& loss) {
   RecordedRuns runs(session, request.method.run, layer, request.device);
-  std::vector<Stage> stages;
-  if (recorded_run_of(session.info(), request.method.run).state_action ==
-      trace::StateAction::Eviction)
-    stages.push_back(Stage::Evicted);
   const int rows = session.shape().num_q_heads / loss.layout.q_heads_per_row;
-  LayerLoss layer_loss(request, layer, stages, loss.layout, rows);
+  LayerLoss layer_loss(request, layer, runs.stages(), loss.layout, rows);
   for (const int chunk : loss.chunks) layer_loss.add(runs.step(chunk));
   layer_loss.finish({}, loss);
 }

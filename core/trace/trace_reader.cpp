@@ -287,6 +287,23 @@ RunLayer TraceReader::read_run_layer(int run, int layer) const {
   });
 }
 
+bool TraceReader::has_run_scores(int run, int layer) const {
+  return guarded(info().path, [&] {
+    const auto source = impl_->find_run_layer(run, layer);
+    return source && h5::has_object(source->file,
+                                    path_of(info_of(Field::Scores), layer, source->number));
+  });
+}
+
+std::vector<std::vector<float>> TraceReader::read_run_scores(int run, int layer, int chunk) const {
+  impl_->require_chunk(chunk);
+  return guarded(info().path, [&]() -> std::vector<std::vector<float>> {
+    const auto source = impl_->find_run_layer(run, layer);
+    if (!source) return {};
+    return load_run_scores(source->file, source->number, *source->run, layer, info(), chunk);
+  });
+}
+
 LayerRecord TraceReader::read_run(int run, int layer, std::optional<int> chunk) const {
   if (chunk) impl_->require_chunk(*chunk);
   return guarded(info().path, [&] {

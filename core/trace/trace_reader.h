@@ -64,6 +64,10 @@ class TraceReader {
   // What the run kept in the layer, in all chunks or one: rows of dense cells list all of the past.
   // Throws Error{Input} when run or layer is absent or damaged.
   LayerRecord read_run(int run, int layer, std::optional<int> chunk = std::nullopt) const;
+  // What the run's method gave the candidates of the chunk, [rows][candidates] by position, NaN where it
+  // had nothing to say: empty for a run without scores, a row of it in dense cells. Throws as read_run().
+  std::vector<std::vector<float>> read_run_scores(int run, int layer, int chunk) const;
+  bool has_run_scores(int run, int layer) const;
   // The same as the file has it, for those who look at the file itself. Checked: no index in it
   // points outside.
   RunLayer read_run_layer(int run, int layer) const;

@@ -67,9 +67,9 @@ def parser():
     take.add_argument("--v", metavar="F", help="values")
     take.add_argument("--ids", metavar="F", help="the tokens' ids (default: their positions)")
     take.add_argument("--texts", metavar="F.json", help="a list of the tokens' texts")
-    take.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
+    take.add_argument("--chunk-size", type=arguments.chunk_size, metavar="N", help="tokens of a prefill chunk (default 128)")
     take.add_argument("--scale", type=arguments.scale, metavar="X", help="of the logits (default: 1 / sqrt(channels))")
-    take.add_argument("--rope-theta", type=arguments.rope_theta, default=0.0, metavar="X", help="base of the rotary embedding that q and k have (default: not known)")
+    take.add_argument("--rope-theta", type=arguments.rope_theta, metavar="X", help="base of the rotary embedding that q and k have (default: not known)")
     take.add_argument("--model", metavar="NAME", help="the model's name")
     take.add_argument("--dtype", choices=["float16", "float32"], help="how q, k and v are stored (default: as wide as they are)")
     take.add_argument("--force", action="store_true", help="replace an existing trace")
@@ -89,12 +89,14 @@ def run_merge(options):
 
 
 def run_import(options):
+    from .own_file import end_with_parent
     arguments.check_import(options)
-    if options.trace:
+    end_with_parent()
+    if options.trace is not None:
         return import_run(options)
     from .import_trace import import_trace
-    import_trace(options.output, options.q, options.k, options.v, ids=options.ids, texts=options.texts, layers=options.layers, chunk_size=options.chunk_size,
-                 scale=options.scale, rope_theta=options.rope_theta, model=options.model, dtype=options.dtype, force=options.force)
+    import_trace(options.output, options.q, options.k, options.v, ids=options.ids, texts=options.texts, layers=options.layers, chunk_size=options.chunk_size or 128,
+                 scale=options.scale, rope_theta=options.rope_theta or 0.0, model=options.model, dtype=options.dtype, force=options.force)
     print(options.output, file=sys.stderr)
 
 
@@ -121,7 +123,8 @@ def run_select(options):
     end_with_parent()
     with open_trace(options.trace) as trace:
         sidecar.check(trace)
-    memory = options.memory_limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    from .array_files import memory as all_memory
+    memory = options.memory_limit or all_memory()
     selected = select_apart(options.trace, options.function, rows=options.rows, budget=options.budget, layers=options.layers,
                             seconds=options.time_limit, bytes_of_memory=memory)
     with open_trace(options.trace) as trace:

@@ -1,9 +1,8 @@
 """What options of the command line mean. A value that means nothing is a wrong use: one sentence, exit code 2."""
 import argparse
 
+from .header import MOST
 from .layout import STORES
-
-MOST_LAYERS = 4096
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,12 +63,12 @@ def _real(option, text):
 
 
 # Of `import`: what belongs to selections, and what to q, k and v.
-OF_SELECTIONS, OF_ARRAYS = ("file", "name", "note"), ("k", "v", "ids", "texts", "scale", "rope_theta", "model", "dtype", "force", "output")
+OF_SELECTIONS, OF_ARRAYS = ("file", "name", "note"), ("k", "v", "ids", "texts", "chunk_size", "scale", "rope_theta", "model", "dtype", "force", "output")
 
 
 def check_import(options):
     """Exits with 2 where options of both are given, or one lacks what it needs."""
-    from_trace = bool(options.trace)
+    from_trace = options.trace is not None
     needs, others = (("file", "name"), OF_ARRAYS) if from_trace else (("k", "v", "output"), OF_SELECTIONS)
     words = {"file": "a file of selections", "output": "-o T.h5"}
     missing = [name for name in needs if not getattr(options, name)]
@@ -78,11 +77,11 @@ def check_import(options):
         named = ", ".join(words.get(name, "--" + name.replace("_", "-")) for name in missing or beside)
         this = "--trace" if from_trace else "--q"
         Parser(prog="python -m kvloupe import").error(f"import {this} {'needs' if missing else 'does not take'} {named}; selections have --trace and --name, arrays --q, --k, --v and -o; "
-                                                      "see python -m kvloupe import --help")
+                                                      "docs/import.md shows both")
 
 
 def _is_layer(text):
-    return text.isascii() and text.isdecimal() and int(text) < MOST_LAYERS
+    return text.isascii() and text.isdecimal() and int(text) < MOST["num_layers"]
 
 
 def layers(text):

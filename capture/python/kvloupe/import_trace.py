@@ -5,14 +5,14 @@ import numpy as np
 
 from . import array_files
 from .chunks import ChunkTable
-from .errors import KvloupeError
+from .errors import KvloupeError, one_line
+from .header import MOST
 from .model_info import ModelInfo
 from .part_file import PartFile, check_output
 from .softmax_form import SoftmaxForm
 from .writer import Heads, Header, TraceWriter
 
 AXES = ("layers", "heads", "tokens", "channels")
-MOST_LAYERS = 4096
 
 
 def import_trace(output, q, k, v, *, ids=None, texts=None, layers=None, chunk_size=128, scale=None, rope_theta=0.0, model=None, dtype=None, force=False):
@@ -29,6 +29,8 @@ def import_trace(output, q, k, v, *, ids=None, texts=None, layers=None, chunk_si
 
     Raises KvloupeError for what is no q, k and v of one model, and writes nothing then."""
     check_output(output, force)
+    if any(file and os.path.exists(output) and os.path.samefile(file, output) for file in (q, k, v, ids, texts)):
+        raise KvloupeError(f"cannot write {output}", "it is one of the files that are read", "give another -o")
     arrays = _arrays({"q": q, "k": k, "v": v})
     num_layers, _, num_tokens, _ = arrays["q"].shape
     numbers = _numbers(layers, num_layers)
@@ -36,18 +38,35 @@ def import_trace(output, q, k, v, *, ids=None, texts=None, layers=None, chunk_si
     text = () if texts is None else array_files.texts_of(texts, num_tokens)
     dtype = dtype or ("float16" if all(values.dtype == np.float16 for values in arrays.values()) else "float32")
     info = _model_of(arrays, numbers, scale, rope_theta, model or os.path.splitext(os.path.basename(output))[0])
+    if rope_theta and arrays["v"].shape[3] > arrays["q"].shape[3]:
+        raise KvloupeError("--rope-theta cannot be taken", "v has more channels than q, which is stored with as many", "leave it out")
     header = Header(info, Heads(0, info.num_q_heads, 0, info.num_kv_heads), dtype, frozenset(["qkv"]), (), texts is not None)
-    writer = TraceWriter(PartFile(output, force), header, num_tokens)
+    part, writer = PartFile(output, force), None
     try:
+        writer = TraceWriter(part, header, num_tokens)
         for number, values in zip(numbers, zip(*arrays.values())):
             writer.begin_layer(number, SoftmaxForm(info.softmax_scale))
             writer.write_rows(number, 0, {name: _stored(name, number, one, info.head_dim, dtype) for name, one in zip(arrays, values)})
         writer.write_tokens(ids, text)
         writer.finish_chunks(_chunks(num_tokens, chunk_size))
         writer.close(complete=True)
-    except BaseException:
-        writer.drop()
+    except BaseException as error:
+        _drop(part, writer)
+        if isinstance(error, KvloupeError) and error.parts[0].startswith("cannot write"):
+            raise KvloupeError(f"cannot write {output}", error.why, "check the free space") from error
+        if isinstance(error, (MemoryError, UnicodeError)):
+            raise KvloupeError(f"cannot write {output}", one_line(error), "give fewer layers at a time, and names of plain text") from None
         raise
+
+
+def _drop(part, writer):
+    """What was begun goes, also where it cannot be written any more."""
+    try:
+        if writer is not None:
+            writer.abandon()
+    finally:
+        if os.path.exists(part.part):
+            os.unlink(part.part)
 
 
 def _arrays(files):
@@ -68,6 +87,13 @@ def _arrays(files):
                                    "give [layers, heads, tokens, channels] of one model")
     if v.shape[1] != k.shape[1]:
         raise KvloupeError(f"the axis of heads of v is {v.shape[1]} long", f"that of k is {k.shape[1]} long", "give the values of the same KV heads")
+    head_dim = max(q.shape[3], v.shape[3])
+    for what, count, most in (("heads", q.shape[1], MOST["num_q_heads"]), ("channels", head_dim, MOST["head_dim"])):
+        if count > most:
+            raise KvloupeError(f"{count} {what} cannot be stored", f"a trace has at most {most}", "give [layers, heads, tokens, channels]")
+    needed = (q.shape[1] + 2 * k.shape[1]) * q.shape[2] * head_dim * 4
+    if needed > array_files.memory() // 2:
+        raise KvloupeError("these arrays cannot be taken", f"a layer takes {needed >> 20} MiB, more than half of this machine's memory", "give fewer tokens")
     if q.shape[1] % k.shape[1]:
         raise KvloupeError(f"q has {q.shape[1]} heads and k has {k.shape[1]}", "each KV head belongs to as many query heads", "give [layers, heads, tokens, channels] of one model")
     return arrays
@@ -77,8 +103,8 @@ def _numbers(layers, count):
     numbers = list(range(count)) if layers is None else sorted(layers)
     if len(numbers) != count:
         raise KvloupeError(f"{len(numbers)} layers are named", f"the arrays have {count}", "name as many, or none")
-    if numbers[-1] >= MOST_LAYERS:
-        raise KvloupeError(f"{numbers[-1] + 1} layers cannot be stored", f"a trace has at most {MOST_LAYERS}", "give fewer")
+    if numbers[-1] >= MOST["num_layers"]:
+        raise KvloupeError(f"{numbers[-1] + 1} layers cannot be stored", f"a trace has at most {MOST['num_layers']}", "give fewer")
     return numbers
 
 

@@ -1,6 +1,7 @@
 """Selections that another program wrote as arrays: positions padded by -1, boolean masks or CSR, by chunk or by token."""
 import numpy as np
 
+from .array_files import names_of
 from .errors import KvloupeError, one_line
 from .own_method import AXES, Cells, check_axis, layers_of, num_rows
 
@@ -25,14 +26,23 @@ def layers_from_arrays(trace, given, axis, layers):
 def _selections(given, trace, layers, axis):
     if isinstance(given, dict):
         if not CSR <= set(given) <= CSR | {"shape"}:
-            raise KvloupeError(f"arrays named {', '.join(map(str, given)) or 'nothing'} cannot be taken", "CSR has offsets and positions", FORMS)
+            raise KvloupeError(f"arrays named {names_of(given)} cannot be taken", "CSR has offsets and positions", FORMS)
         offsets, positions = (_array(given[name], name) for name in ("offsets", "positions"))
-        shape = _array(given["shape"], "shape").tolist() if "shape" in given else None
+        shape = _shape_in(given)
         return _Csr(trace, layers, axis, offsets, positions, shape)
     values = _array(given, "positions")
     if values.dtype.kind not in "biu" or values.ndim not in (3, 4):
         raise KvloupeError(f"positions of {values.dtype} and shape {values.shape} cannot be taken", "they are integers or bool with 3 or 4 axes", FORMS)
     return (_Masks if values.dtype.kind == "b" else _Padded)(trace, layers, axis, values)
+
+
+def _shape_in(given):
+    if "shape" not in given:
+        return None
+    shape = _array(given["shape"], "shape")
+    if shape.dtype.kind not in "iu" or shape.ndim != 1 or len(shape) not in (2, 3):
+        raise KvloupeError(f"a shape of {shape.dtype} and shape {shape.shape} cannot be taken", "it is a vector of 2 or 3 integers", "give [chunks, layers] or [chunks, layers, rows]")
+    return shape.tolist()
 
 
 def _array(given, name):
@@ -65,11 +75,12 @@ class _Selections:
         heads = " or ".join(f"{num_rows(trace, one)} {'KV' if one == 'kv_head' else 'query'} heads" for one in (AXES if axis is None else (axis,)))
         raise KvloupeError(f"the axis of rows is {length} long", f"there are {heads}", "give a row for each, or none")
 
-    def entries_of(self, index, chunk):
-        """The entries [begin, end) of a chunk, and the first position that is of the future for each."""
+    def entries_of(self, stored, index, chunk):
+        """The entries [begin, end) of a chunk, and for each the positions that it sees: from, to."""
         if self.by_token:
-            return chunk.begin, chunk.end, np.arange(chunk.begin, chunk.end) + 1
-        return index, index + 1, np.array([chunk.end])
+            queries = range(chunk.begin, chunk.end)
+            return chunk.begin, chunk.end, np.array([stored.first_visible(query) for query in queries]), np.array(queries) + 1
+        return index, index + 1, np.array([stored.first_visible(chunk.begin)]), np.array([chunk.end])
 
     def pairs(self, begin, end, layer, row):
         """(entry from `begin` on, position) of each key that these entries name, -1 for nothing left out."""
@@ -115,7 +126,7 @@ class _Csr(_Selections):
     @staticmethod
     def _shape_of(trace, layers, axis, cells, shape):
         if shape is not None:
-            if len(shape) not in (2, 3) or any(not isinstance(length, int) or length < 1 for length in shape) or int(np.prod(shape, dtype=object)) != cells:
+            if any(length < 1 for length in shape) or int(np.prod(shape, dtype=object)) != cells:
                 raise KvloupeError(f"the shape {shape} does not fit the offsets", f"they have {cells} cells", "give [chunks, layers] or [chunks, layers, rows]")
             return tuple(shape)
         rows = [[]] + [[num_rows(trace, one)] for one in (AXES if axis is None else (axis,))]
@@ -136,18 +147,18 @@ def _cells_of(trace, stored, selections, layer, rows):
     cells = Cells()
     for index, chunk in enumerate(trace.chunks):
         first = stored.first_visible(chunk.begin)
-        begin, end, future = selections.entries_of(index, chunk)
+        begin, end, visible, future = selections.entries_of(stored, index, chunk)
         for row in range(rows):
             if row == 0 or selections.axis is not None:
                 entries, positions = selections.pairs(begin, end, layer, row)
                 where = f"layer {stored.number}, row {row}, " + ("token {}" if selections.by_token else "chunk {}")
-                _check(where, begin, entries, positions, first, future, trace.num_tokens)
+                _check(where, begin, entries, positions, visible, future)
                 kept = np.unique(positions[positions < chunk.begin]).astype(np.int32)
             cells.add(kept, dense=chunk.begin == first)
     return cells
 
 
-def _check(where, begin, entries, positions, first, future, num_tokens):
+def _check(where, begin, entries, positions, visible, future):
     def refuse_first(wrong, why, what_to_do):
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -155,7 +166,7 @@ def _check(where, begin, entries, positions, first, future, num_tokens):
 
     refuse_first(positions < 0, lambda at: "-1 stands for nothing, and no other number is negative", "give positions from 0 on")
     refuse_first(positions >= future[entries], lambda at: f"it is of the future: the last key visible there is {future[entries[at]] - 1}", "leave it out")
-    refuse_first(positions < first, lambda at: f"the layer's window begins at {first}", "leave it out")
+    refuse_first(positions < visible[entries], lambda at: f"the layer's window begins at {visible[entries[at]]} there", "leave it out")
     order = np.lexsort((positions, entries))
     again = np.zeros(len(order), bool)
     again[order[1:]] = (np.diff(entries[order]) == 0) & (np.diff(positions[order].astype(np.int64)) == 0)

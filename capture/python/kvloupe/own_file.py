@@ -85,7 +85,7 @@ def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memo
             raise KvloupeError("the method ended its process", "it left before it had answered", "mend it")
         with np.load(answer, allow_pickle=False) as arrays:
             numbers = sorted({int(name.split()[0]) for name in arrays})
-            return {layer: own_method.Cells.of(**{name: arrays[f"{layer} {name}"] for name in ("flags", "offsets", "positions")}) for layer in numbers}
+            return {layer: own_method.Cells.of(**{name.split()[1]: arrays[name] for name in arrays if name.split()[0] == str(layer)}) for layer in numbers}
 
 
 def _run_apart(work, seconds, bytes_of_memory):

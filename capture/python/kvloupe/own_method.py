@@ -23,21 +23,30 @@ class Cells:
 
     def __init__(self):
         self.flags, self.offsets, self.positions = [], [0], []
+        self.scores = []  # of the candidates of each cell that chooses, where all of them were chosen by scores
 
     @classmethod
-    def of(cls, flags, offsets, positions):
+    def of(cls, flags, offsets, positions, scores=None):
         cells = cls()
         cells.flags, cells.offsets, cells.positions = list(flags), list(offsets), [positions]
+        cells.scores = None if scores is None else [scores]
         return cells
 
-    def add(self, kept, dense):
+    def add(self, kept, dense, scores=None):
         self.flags.append(DENSE_FALLBACK if dense else 0)
         self.positions.append(np.zeros(0, np.int32) if dense else kept)
         self.offsets.append(self.offsets[-1] + len(self.positions[-1]))
+        if not dense and scores is None:
+            self.scores = None
+        elif not dense and self.scores is not None:
+            self.scores.append(scores)
 
     def arrays(self):
-        return dict(offsets=np.array(self.offsets, "<i8"), flags=np.array(self.flags, "u1"),
-                    positions=np.concatenate(self.positions or [[]]).astype("<i4"))
+        arrays = dict(offsets=np.array(self.offsets, "<i8"), flags=np.array(self.flags, "u1"),
+                      positions=np.concatenate(self.positions or [[]]).astype("<i4"))
+        if self.scores:
+            arrays["scores"] = np.concatenate(self.scores).astype("<f4")
+        return arrays
 
 
 def select_layers(trace, select, axis, budget, layers):
@@ -93,8 +102,8 @@ def _select_layer(trace, select, rows, budget, layer):
             continue
         where = f"layer {layer}, chunk {index}"
         given = _ask(select, where, layer, index, q[:, chunk.begin : chunk.end], k[:, : chunk.begin], v[:, : chunk.begin])
-        for kept in kept_keys(given, where, rows, first, chunk.begin, budget):
-            cells.add(kept, dense=False)
+        for kept, scores in kept_keys(given, where, rows, first, chunk.begin, budget):
+            cells.add(kept, dense=False, scores=scores)
     return cells
 
 
@@ -117,8 +126,8 @@ def _line_of(error, select):
 
 
 def kept_keys(given, where, rows, first, past, budget):
-    """For each row the ascending positions in [first, past) that `given` means: positions, a mask [rows, past], or with a budget
-    scores [rows, past]."""
+    """For each row (positions, scores): the ascending positions in [first, past) that `given` means, positions, a mask [rows, past],
+    or with a budget scores [rows, past], and those scores of the candidates or None."""
     if given is None:
         raise KvloupeError(f"nothing came back for {where}", "the function returned None", "return positions, a mask or scores")
     try:
@@ -151,7 +160,7 @@ def _kept_of_row(row, where, first, past, budget):
     if outside.size:
         raise KvloupeError(f"position {outside[0]} of {where} is none of its candidates", f"they are {first} to {past - 1}: what the queries see before the chunk",
                            "leave it out; the chunk's own keys are always visible")
-    return kept.astype(np.int32)
+    return kept.astype(np.int32), None
 
 
 def _of_length(values, where, past):
@@ -167,4 +176,4 @@ def _best(scores, where, first, budget):
     scores = scores[first:].astype(np.float32)
     unknown = np.isnan(scores)
     order = np.lexsort((np.arange(len(scores)), -np.where(unknown, 0, scores), unknown))
-    return np.sort(order[:budget]).astype(np.int32) + np.int32(first)
+    return np.sort(order[:budget]).astype(np.int32) + np.int32(first), scores

@@ -98,7 +98,7 @@ class Trace:
         except (Defect, KvloupeError, *BROKEN) as problem:
             self.warnings.append(f"{path} is left out: {problem}")
 
-    def add_run(self, name, select=None, *, positions=None, rows=None, budget=None, layers=None, note=""):
+    def add_run(self, name, select=None, *, positions=None, rows=None, budget=None, layers=None, note="", scores=True):
         """Saves what a method of your own keeps beside the trace, where the program reads it as the run custom:<name>. A run of
         that name is replaced. Returns the run.
 
@@ -113,6 +113,7 @@ class Trace:
         budget     how many keys of each row's scores are kept; where there are no more, all are, and nothing is asked
         layers     the layers to select in; all by default
         note       a text that is stored with the run
+        scores     False: what a function returns as scores is not stored, only what is kept by them (4 bytes a score)
 
         The chunk's own keys are always visible and no part of a selection. Raises KvloupeError for what is no selection."""
         own_method.check_name(name)
@@ -124,6 +125,9 @@ class Trace:
             selected = own_method.select_layers(self, select, rows, budget, layers)
         else:
             rows, selected = own_arrays.layers_from_arrays(self, positions, rows, layers)
+        if not scores:
+            for cells in selected.values():
+                cells.scores = None
         return self._add_cells(name, rows, selected, note)
 
     def _add_cells(self, name, rows, selected, note):

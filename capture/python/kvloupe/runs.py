@@ -55,6 +55,24 @@ class Run:
             return np.arange(*self.candidates(layer, chunk), dtype=np.int32)
         return cells["positions"][cells["offsets"][cell] : cells["offsets"][cell + 1]].copy()
 
+    def scores(self, layer, chunk, row):
+        """What the method gave each of the cell's candidates, float32 by position; None where it is dense or no scores were stored."""
+        self.selected(layer, chunk, row)  # refuses what is no cell
+        group, cells = member(self._group, f"layers/{layer}"), self._cells(layer)
+        if member(group, "scores") is None or cells["flags"][chunk * self.num_rows + row]:
+            return None
+        counts = np.repeat([end - begin for begin, end in (self.candidates(layer, index) for index in range(len(self._trace.chunks)))], self.num_rows)
+        counts = np.where(cells["flags"] == 0, counts, 0)
+        begin = int(counts[: chunk * self.num_rows + row].sum())
+        end = begin + int(counts[chunk * self.num_rows + row])
+        try:
+            stored = open_dataset(group, "scores", "float", 1)
+            if end > stored.shape[0]:
+                raise Defect(f"they end at {stored.shape[0]} of {end}")
+            return read_range(stored, begin, end, np.float32)
+        except Defect as defect:
+            raise KvloupeError(f"the scores of layer {layer} of run {self.id} cannot be read", str(defect), "use another run") from None
+
     def candidates(self, layer, chunk):
         """[begin, end) of the keys that the chunk's selection is about."""
         at = self._trace.chunks[chunk]

@@ -16,7 +16,7 @@ from .stored import BROKEN, Defect, numbered_members, text_attribute
 
 MOST_WAIT = 10  # seconds for another program that saves a run
 DATASETS = {"offsets": ("cell", "1", "where the positions of each cell begin"), "positions": ("position", "token", "keys that are kept"),
-            "flags": ("cell", "1", "1: dense, nothing to choose")}
+            "flags": ("cell", "1", "1: dense, nothing to choose"), "scores": ("score", "1", "what each candidate was given, cell after cell")}
 
 
 def path_of(trace):
@@ -127,9 +127,10 @@ def _describe_run(run, trace, method, row_axis, note):
 
 def _write_layer(group, cells):
     arrays = cells.arrays()
-    for name, (axis, units, words) in DATASETS.items():
+    for name, values in arrays.items():
+        axis, units, words = DATASETS[name]
         # In pieces, as all vectors of a trace are: an empty one is stored so, too.
-        dataset = group.create_dataset(name, data=arrays[name], chunks=(max(1, min(len(arrays[name]), 32768)),), maxshape=(None,))
+        dataset = group.create_dataset(name, data=values, chunks=(max(1, min(len(values), 32768)),), maxshape=(None,))
         describe(dataset, [axis], units, words)
 
 

@@ -117,6 +117,32 @@ class Selections(Case):
         program("import", "--trace", self.path, "--name", "engine", expect=2)
         program("import", "--trace", self.path, "--name", "engine", scratch("absent.npy"), expect=1)
 
+    def test_unsigned_positions_and_a_shape_that_says_which(self):
+        """As many cells as tokens without rows have, and as chunks with rows of this number: only the shape says it."""
+        with kvloupe.open(self.path) as trace:
+            lasts = [chunk.end - 1 for chunk in self.chunks]
+            by_chunk = self.mask[lasts][:, :, : self.kv_heads]
+            csr = self.csr(by_chunk)
+            csr["positions"] = csr["positions"].astype(np.uint32)
+            run = trace.add_run("shaped", positions=dict(csr, shape=np.array(by_chunk.shape[:3])))
+            index = len(self.chunks) - 1
+            want = [int(key) for key in np.flatnonzero(by_chunk[index, 0, 1]) if key < self.chunks[index].begin]
+            self.assertEqual(run.selected(self.layers[0], index, 1).tolist(), want)
+
+    def test_a_window_hides_from_each_token_what_is_before_it(self):
+        path = copy_of("gemma3_text", "by-token-window")
+        with kvloupe.open(path) as trace:
+            layer = next(layer for layer in trace.layers if trace.layer(layer).window)
+            token = trace.num_tokens - 1
+            first = trace.layer(layer).first_visible(token)
+            self.assertGreater(first, trace.layer(layer).first_visible(trace.chunks[-1].begin) - 1)
+            mask = np.zeros((trace.num_tokens, 1, trace.num_tokens), bool)
+            mask[token, 0, first] = True
+            trace.add_run("seen", positions=mask, layers=layer)
+            mask[token, 0, first - 1] = True
+            with self.assertRaisesRegex(kvloupe.KvloupeError, f"position {first - 1} of layer {layer}, row 0, token {token} .* window begins at {first}"):
+                trace.add_run("hidden", positions=mask, layers=layer)
+
     def test_some_layers(self):
         file = scratch("one-layer.npy")
         np.save(file, self.mask[:, :1])
@@ -139,7 +165,8 @@ class Selections(Case):
                             (np.array([["a"]]), "positions of <U1"), (padded[:, :0], "axis of layers is 0 long"), (falling, "offsets do not fit"), (beyond, "offsets do not fit"),
                             (shaped, "the shape \\[3, 5\\] does not fit"), (dict(csr, offsets=csr["offsets"][:-5]), "offsets do not fit"),
                             (dict(offsets=np.array([0, 1]), positions=np.array([0])), "1 cells; .* are expected"), (dict(csr, offsets=csr["offsets"].astype(float)), "offsets of float64"),
-                            (dict(a=padded, b=padded), "arrays named a, b")):
+                            (dict(a=padded, b=padded), "arrays named 'a', 'b'"), (dict(csr, shape=5), "a shape of int64 and shape \\(\\)"),
+                            ({"a\nerror: x; y; z": padded, "b": padded}, r"named 'a\\nerror: x; y; z', 'b'")):
             file = scratch("bad.npz")
             np.savez(file, **(arrays if isinstance(arrays, dict) else {"selected": arrays}))
             self.assertRefused(("--trace", self.path, "--name", "bad", file), why)
@@ -163,7 +190,9 @@ class Selections(Case):
         scratch("text.txt").write_text("hello")
         with zipfile.ZipFile(scratch("bomb.npz"), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + b"\0" * 100)
-        for name, why in (("object.npy", "it holds a pickle"), ("tensor.pt", "it is a pickle.*weights_only"), ("tensor.npz", "it is a pickle"), ("pickled.npy", "it is a pickle"),
+        with zipfile.ZipFile(scratch("readme.npz"), "w") as archive:
+            archive.writestr("README.txt", "hello")
+        for name, why in (("readme.npz", "'README.txt' in it is no array"), ("object.npy", "it is a pickle"), ("tensor.pt", "it is a pickle.*weights_only"), ("tensor.npz", "it is a pickle"), ("pickled.npy", "it is a pickle"),
                           ("cut.npy", "cannot read"), ("noise.npy", "cannot read"), ("empty.npy", "cannot read"), ("huge.npy", "cannot read"), ("noise.npz", "cannot read"),
                           ("noise.safetensors", "cannot read"), ("long.safetensors", "cannot read"), ("text.txt", "does not end in"), ("bomb.npz", "cannot read"), ("absent.npy", "no such file")):
             self.assertRefused(("--trace", self.path, "--name", "bad", scratch(name)), why)
@@ -175,6 +204,7 @@ class Selections(Case):
         for arguments, why in ((("--trace", self.path, file), "needs --name"), (("--trace", self.path, "--name", "x"), "needs a file"), ((), "one of the arguments --trace --q"),
                                (("--q", file, "--k", file), "needs --v, -o T.h5"), (("--q", file, "--k", file, "--v", file, "-o", "t.h5", "--name", "x"), "does not take --name"),
                                (("--trace", self.path, "--name", "x", file, "--scale", "2"), "does not take --scale"), (("--trace", self.path, "--q", file), "not allowed"),
+                               (("--trace", self.path, "--name", "x", file, "--chunk-size", "64"), "does not take --chunk-size"), (("--trace=", "--k", file, "--v", file, "-o", "t.h5"), "needs a file"),
                                (("--q", file, "--scale", "nan"), "--scale cannot take")):
             self.assertRefused(arguments, why, code=2)
         self.assertRefused(("--trace", self.path, "--name", "a b", file), "no name for a method")
@@ -250,6 +280,22 @@ class Arrays(Case):
         with kvloupe.open(path) as trace:
             self.assertEqual(trace.model["v_head_dim"], 4)
             self.assertTrue((trace.layer(0).array("v")[:, :, 4:] == 0).all())
+
+    def test_all_in_one_file_and_values_of_more_channels(self):
+        arrays, *_ = self.parts()
+        wide = dict(arrays, v=np.concatenate([arrays["v"], arrays["v"]], axis=3))
+        file, path = scratch("all.npz"), scratch("wide.h5")
+        np.savez(file, **wide)
+        all_three = ("--q", file, "--k", file, "--v", file)
+        self.assertRefused((*all_three, "--rope-theta", "1e4", "-o", path), "v has more channels than q")
+        self.assertRefused((*all_three, "-o", file, "--force"), "one of the files that are read")
+        self.assertEqual(said(*all_three, "-o", path)[0], 0)
+        self.assertIn("sound", program("validate", path))
+        with kvloupe.open(path) as trace:
+            dim = arrays["q"].shape[3]
+            self.assertAlmostEqual(trace.model["softmax_scale"], dim**-0.5)
+            np.testing.assert_array_equal(trace.layer(1).array("v")[:, :, :], wide["v"][1])
+            self.assertTrue((trace.layer(1).array("q")[:, :, dim:] == 0).all())
 
     def test_what_is_no_q_k_and_v_is_one_sentence_and_nothing_is_written(self):
         arrays, ids, *_ = self.parts()

@@ -114,6 +114,59 @@ class OwnMethod(unittest.TestCase):
                 trace.add_run("first", lambda layer, chunk, q, k, v: [[0]] * len(k), layers=layer)
         self.assertIn("sound", program("validate", path))
 
+    def test_scores_are_kept_and_explain_a_key(self):
+        path = copy_of("llama", "scores")
+        random = np.random.default_rng(3)
+        with kvloupe.open(path) as trace:
+            layer, index, rows = trace.layers[1], len(trace.chunks) - 1, trace.model["num_kv_heads"]
+            given = {}
+
+            def score(layer, chunk, q, k, v):
+                given[layer, chunk] = random.random((rows, k.shape[1])).astype(np.float32).round(1)  # with ties
+                given[layer, chunk][0, 3] = np.nan
+                return given[layer, chunk]
+
+            run = trace.add_run("scored", score, budget=5)
+            for (of_layer, chunk), scores in list(given.items()):
+                for row in range(rows):
+                    np.testing.assert_array_equal(run.scores(of_layer, chunk, row), scores[row])
+            self.assertIsNone(run.scores(layer, 0, 0))
+            kept, past = run.selected(layer, index, 1).tolist(), trace.chunks[index].begin
+            self.assertIsNone(trace.add_run("unscored", lambda layer, chunk, q, k, v: np.zeros((rows, k.shape[1])), budget=5, scores=False).scores(layer, index, 0))
+            self.assertIsNone(trace.add_run("listed", last_keys(2)).scores(layer, index, 0))
+        self.assertIn("sound", program("validate", path))
+        scores = given[layer, index][1]
+        order = sorted(range(past), key=lambda key: (-scores[key], key))
+        self.assertEqual(sorted(order[:5]), kept)
+        for key in (order[0], order[4], order[5], order[-1]):
+            told = program_json("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", "1", "--key", str(key))
+            rank = order.index(key) + 1
+            self.assertEqual((told["kept"], told["rank"], told["needed_budget"], told["candidates"]), (rank <= 5, rank, rank, past))
+            self.assertAlmostEqual(told["score"], float(scores[key]), places=6)
+            self.assertAlmostEqual(told["cut"], float(scores[order[4]]), places=6)
+            self.assertEqual(told["lost_at"], None if rank <= 5 else "budget")
+        told = program("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", "1", "--key", str(order[5]))
+        self.assertRegex(told, f"lost: budget[^#]*how they were scored[^#]*rank 6 of {past}[^#]*kept from a budget of 6 on")
+        worst = program_json("explain", path, "--method", "custom:scored", "--worst", "3", "--layers", str(layer))
+        self.assertEqual({line["lost_at"] for line in worst["rows"]}, {"budget"})
+        told = program_json("explain", path, "--method", "custom:listed", "--layer", str(layer), "--chunk", str(index), "--kv-head", "0", "--key", "0")
+        self.assertEqual((told["kept"], told["rank"], told["stages"]), (False, None, []))
+        # Scores by which others are the best explain nothing, and are a defect.
+        with h5py.File(f"{path}.runs.h5", "r+") as file:
+            stored = file[f"runs/0/layers/{layer}/scores"]
+            stored[-past:] = -stored[-past:]
+        told = program_json("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", str(rows - 1), "--key", "0")
+        self.assertIsNone(told["rank"])
+        self.assertIn("other keys than the best by its scores", program("validate", path, expect=1))
+        # One that lacks the last of them.
+        with h5py.File(f"{path}.runs.h5", "r+") as file:
+            scores = file[f"runs/0/layers/{layer}/scores"]
+            scores.resize(scores.shape[0] - 1, 0)
+        with self.assertRaisesRegex(AssertionError, "error: .*scores end at"):
+            program("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", str(rows - 1), "--key", "0")
+        with kvloupe.open(path) as trace, self.assertRaisesRegex(kvloupe.KvloupeError, "scores of layer"):
+            next(run for run in trace.runs if run.method == "custom:scored").scores(layer, index, 0)
+
     def test_arrays_of_positions_and_masks(self):
         path = copy_of("llama", "arrays")
         with kvloupe.open(path) as trace:

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
 
 namespace kvloupe::trace {
 namespace {
@@ -98,6 +100,42 @@ std::optional<std::string> find_lane_defect(const TraceInfo& info, const RunInfo
       return fmt::format(
           "run {}, layer {}, chunk {}, query head {}: its {} rows use {} lanes together", run.id,
           layer, c, head, info.chunks[c].length, used);
+    }
+  }
+  return std::nullopt;
+}
+
+// Where scores are stored, each row keeps the best of them: the higher before the lower, then the nearer to
+// the begin, what is no number last.
+std::optional<std::string> find_score_defect(const TraceReader& reader, const RunInfo& run,
+                                             int layer, const RunLayer& data) {
+  if (!reader.has_run_scores(run.id, layer)) return std::nullopt;
+  const auto rows = static_cast<std::size_t>(data.num_rows);
+  const SoftmaxForm softmax = reader.info().model.softmax_of(layer);
+  for (std::size_t c = 0; c < reader.info().chunks.size(); ++c) {
+    const auto scores = reader.read_run_scores(run.id, layer, static_cast<int>(c));
+    const std::int64_t first = softmax.first_visible(reader.info().chunks[c].begin);
+    for (std::size_t row = 0; row < rows; ++row) {
+      if (scores[row].empty()) continue;
+      std::vector<std::int32_t> order(scores[row].size());
+      std::iota(order.begin(), order.end(), 0);
+      const auto worth = [&](std::int32_t key) {
+        const float score = scores[row][static_cast<std::size_t>(key)];
+        return std::isnan(score) ? std::pair(1, 0.0F) : std::pair(0, -score);
+      };
+      std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        return worth(a) < worth(b);
+      });
+      const std::span kept = std::span(data.positions)
+                                 .subspan(static_cast<std::size_t>(data.offsets[c * rows + row]),
+                                          static_cast<std::size_t>(data.offsets[c * rows + row + 1] -
+                                                                   data.offsets[c * rows + row]));
+      order.resize(std::min(order.size(), kept.size()));
+      std::sort(order.begin(), order.end());
+      const bool same = std::equal(kept.begin(), kept.end(), order.begin(), order.end(),
+                                   [&](std::int32_t a, std::int32_t b) { return a == first + b; });
+      if (!same)
+        return cell_name(run, layer, c, row) + " keeps other keys than the best by its scores";
     }
   }
   return std::nullopt;
@@ -220,6 +258,7 @@ void check_run_layer(const TraceReader& reader, const RunInfo& run, int layer, V
     defect = find_lane_defect(info, run, layer, data);
   }
   if (!defect && data.block_size > 0) defect = find_block_defect(info, run, layer, data);
+  if (!defect) defect = find_score_defect(reader, run, layer, data);
   if (defect) found.defects.push_back(*defect);
 }
 

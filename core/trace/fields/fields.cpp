@@ -46,6 +46,7 @@ constexpr AxisInfo kAxes[] = {
     {Axis::AnswerToken, nullptr, "n", true, true},
     {Axis::AnswerByte, nullptr, "bytes", true, true},
     {Axis::AnswerEnd, nullptr, "n+1", true, true},
+    {Axis::Score, "score", "any", true, true},
 };
 
 const AxisInfo& axis_info(Axis axis) { return kAxes[static_cast<std::size_t>(axis)]; }
@@ -77,7 +78,8 @@ std::uint64_t size_of(Axis axis, const FieldSizes& sizes) {
     case Axis::Step:
     case Axis::AnswerToken:
     case Axis::AnswerByte:
-    case Axis::AnswerEnd: break;
+    case Axis::AnswerEnd:
+    case Axis::Score: break;
   }
   return 0;  // known when they are written
 }
@@ -96,7 +98,8 @@ constexpr StoredParts kAlways, kQkv = {Part::Qkv}, kLse = {Part::Lse}, kMass = {
                                kProbe = {Part::Probe}, kLoss = {Part::Loss}, kTop = {Part::Top},
                                kDrift = {Part::Drift}, kDriftTop = {Part::Drift, Part::Top};
 constexpr StoredParts kEvictions = {Part::Evictions}, kLanes = {Part::Lanes},
-                      kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables};
+                      kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables},
+                      kScores = {Part::Scores};
 constexpr bool kRequired = false, kOptional = true;
 
 template <typename... Axes>
@@ -169,6 +172,8 @@ const std::vector<FieldInfo>& table() {
       row(F::ForcedBounds, "/runs/{r}/layers/{l}/forced_bounds", kAlways, kOptional, 3, Int32, "1",
           nullptr, Bound),
       row(F::Flags, "/runs/{r}/layers/{l}/flags", kAlways, kRequired, 0, UInt8, "1", nullptr, Cell),
+      row(F::Scores, "/runs/{r}/layers/{l}/scores", kScores, kOptional, 11, Float32, "1",
+          "what each candidate was given, cell after cell", Score),
       row(F::LaneCounts, "/runs/{r}/layers/{l}/lane_counts", kLanes, kRequired, 1, Int32, "row",
           nullptr, Chunk, QHead, Lane),
       row(F::BlockMask, "/runs/{r}/layers/{l}/block_mask", kBlocks, kRequired, 2, UInt8, "1",

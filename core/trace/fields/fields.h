@@ -51,6 +51,7 @@ enum class Field {
   ForcedOffsets,
   ForcedBounds,
   Flags,
+  Scores,
   LaneCounts,
   BlockMask,
   BlockForced,
@@ -91,6 +92,7 @@ enum class Axis {
   AnswerToken,  // of the dense model's answer
   AnswerByte,
   AnswerEnd,
+  Score,  // of a candidate of a cell that chooses
 };
 
 struct FieldInfo {

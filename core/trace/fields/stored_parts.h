@@ -25,6 +25,7 @@ enum class Part : std::uint8_t {
   Lanes,
   Blocks,
   BlockTables,
+  Scores,  // of a run that was brought in with them; this program writes none
 };
 
 class StoredParts {

@@ -307,4 +307,35 @@ RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int 
   return result;
 }
 
+std::vector<std::vector<float>> load_run_scores(hid_t file, int number_in_file, const RunInfo& run,
+                                                int layer, const TraceInfo& info, int chunk) {
+  RunFile from{file, layer, number_in_file, sizes_of(info)};
+  from.sizes.rows = static_cast<std::uint64_t>(num_rows_of(run, info.model));
+  if (!from.has(Field::Scores)) return {};
+  const auto flags = from.read<std::uint8_t>(Field::Flags);
+  const h5::Dataset scores = from.open(Field::Scores);
+  const SoftmaxForm softmax = info.model.softmax_of(layer);
+  const auto candidates_in = [&](std::size_t index) {
+    const ChunkInfo& at = info.chunks[index];
+    const std::int64_t end = run.budget_scope == BudgetScope::All ? at.end() : at.begin;
+    return static_cast<std::uint64_t>(end - softmax.first_visible(at.begin));
+  };
+  const auto here = static_cast<std::size_t>(chunk);
+  std::uint64_t begin = 0;
+  for (std::size_t c = 0; c < here; ++c)
+    for (std::size_t row = 0; row < from.sizes.rows; ++row)
+      if (flags[c * from.sizes.rows + row] == 0) begin += candidates_in(c);
+  std::vector<std::vector<float>> rows(from.sizes.rows);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (flags[here * from.sizes.rows + row] != 0) continue;
+    const std::uint64_t count = candidates_in(here);
+    if (begin + count > scores.dims().front())
+      throw h5::Defect(fmt::format("its scores end at {} of {}", scores.dims().front(),
+                                   begin + count));
+    rows[row] = scores.read_range<float>(begin, count);
+    begin += count;
+  }
+  return rows;
+}
+
 }  // namespace kvloupe::trace

@@ -1,7 +1,6 @@
 #include "app/state/questions/why_lost/explain.h"
 
 #include "app/state/questions/kept/selected_vs_true.h"
-#include "app/state/questions/why_lost/miss_inspector.h"
 #include "app/state/workspace.h"
 #include "core/base/units.h"
 #include "core/engine/engine.h"
@@ -192,9 +191,7 @@ WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {
   const trace::TokenSpan span = *watched_span(place);
   const auto cell = steps.need(SelectedVsTrueQuestion{place, method});
   Answer answer;
-  std::int32_t rank = -1;
   for (const analysis::KeyRank& key : cell->cell.by_true_rank) {  // by falling mass
-    ++rank;
     if (key.position < span.begin || key.position >= span.end) continue;
     const bool lost =
         key.verdict == analysis::KeyVerdict::Miss || key.verdict == analysis::KeyVerdict::Neither;
@@ -202,7 +199,6 @@ WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {
     if (answer.position < 0 || (lost && !answer.lost)) {
       answer.position = key.position;
       answer.missed = key.verdict == analysis::KeyVerdict::Miss;
-      answer.rank = rank;
     }
     answer.lost |= lost;
     answer.num_lost += lost;
@@ -221,18 +217,14 @@ WatchedKey watched_key(Workspace& workspace) {
     return watched;
   }
   watched.of_span = true;
-  // Of both beside each other the most attended that either lost.
-  const bool both = inspected_slots(workspace).size() > 1;
-  std::optional<WatchedKeyQuestion::Answer> best;
   for (const Slot slot : kSlots) {
     if (workspace.method(slot).empty()) continue;
     const auto found = workspace.ask(WatchedKeyQuestion{place, workspace.method(slot)});
     watched.loading |= found.state == ResultState::Loading;
     if (found.state == ResultState::Error) watched.error = found.error;
     if (!found) return watched;
-    const bool better = !best || (found->lost && (!best->lost || found->rank < best->rank));
-    if (!better) continue;
-    best = *found;
+    const bool first = watched.position < 0;
+    if (!first && !found->lost) continue;
     watched.position = found->position;
     watched.note =
         found->num_candidates == 0 ? "its first key; none of the span is up for choice here"
@@ -242,7 +234,7 @@ WatchedKey watched_key(Workspace& workspace) {
                       : "the most attended of its keys, which are all kept here";
     if (found->lost && !found->missed)
       watched.note += "; choosing by true mass would not keep it either";
-    if (found->lost && !both) return watched;
+    if (found->lost) return watched;
   }
   return watched;
 }

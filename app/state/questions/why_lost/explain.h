@@ -137,7 +137,6 @@ struct WatchedKeyQuestion : OfMethod<At::Cell | At::Keys> {
     bool lost = false;
     int num_lost = 0, num_candidates = 0;  // of the span
     bool missed = false;                   // lost, and among as many keys of most mass as were kept
-    std::int32_t rank = 0;                 // of the position, by true mass from 0
   };
 
   std::string title() const { return "Finding the key that was lost"; }
@@ -146,7 +145,7 @@ struct WatchedKeyQuestion : OfMethod<At::Cell | At::Keys> {
 };
 
 // The key that the place means: the one chosen, or that of the span by method A, or by B where A lost
-// none of it; where the inspector shows both, by whichever lost the more attended one.
+// none of it.
 struct WatchedKey {
   std::int32_t position = -1;  // none: it is not known yet, or nothing is watched
   bool of_span = false;        // one of several

@@ -156,7 +156,7 @@ table::Table span_heads_table(const SpanLoss& loss, const std::vector<const Span
                       {"kept", "kept"},
                       {"keys", "of"},
                       {"mass_share", "its share", "%", 0},
-                      {"mass_lost", "of that lost", "%", 1},
+                      {"mass_lost", "mass lost", "%", 1},
                       {"lost_at", "most lost at"}},
                      {}};
   if (loss.has_budgets) table.columns.push_back({"enough", "budget"});
