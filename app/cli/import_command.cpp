@@ -22,8 +22,9 @@ constexpr std::array kOptions{
     TextOption{"--trace", "the trace beside which selections are saved"},
     TextOption{"--name", "what the run is called: custom:NAME"},
     TextOption{"--note", "a text that is stored with the run"},
-    TextOption{"--q", "queries [layers, heads, tokens, channels]: a trace is made of them with "
-                      "--k and --v"},
+    TextOption{"--q",
+               "queries [layers, heads, tokens, channels]: a trace is made of them with "
+               "--k and --v"},
     TextOption{"--k", "keys, as they enter the product"},
     TextOption{"--v", "values"},
     TextOption{"--ids", "the tokens' ids (default: their positions)"},
@@ -51,18 +52,17 @@ void run_import(const ImportArguments& given) {
   if (given.force) arguments.emplace_back("--force");
   if (!given.file.empty()) arguments.insert(arguments.end(), {"--", given.file});
   run_python_package(arguments);
-  results::print("{}\n", printable(given.output.empty()
-                                       ? fmt::format("custom:{} in {}.runs.h5", given.values[1],
-                                                     given.values[0])
-                                       : given.output));
+  results::print("{}\n",
+                 printable(given.output.empty() ? fmt::format("custom:{} in {}.runs.h5",
+                                                              given.values[1], given.values[0])
+                                                : given.output));
 }
 
 }  // namespace
 
 Command import_command(const GlobalOptions&) {
   auto given = std::make_shared<ImportArguments>();
-  Command command("import",
-                  "take selections, or q, k and v, that another program wrote as arrays");
+  Command command("import", "take selections, or q, k and v, that another program wrote as arrays");
   command.option("file", &given->file,
                  "selections as .npy, .npz or .safetensors: positions padded by -1, a mask, or "
                  "offsets and positions");

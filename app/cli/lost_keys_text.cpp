@@ -46,8 +46,7 @@ std::string causes_sentence(const LostKeys& lost) {
                                  100 * lost.all.lost / lost.all.whole,
                                  lost.span ? "the span's keys" : "its candidates");
   if (!lost.method.known() && lost.all.causes().empty())
-    return text +
-           ". Why is not known: this version has no such method, and the run has no scores.";
+    return text + ". Why is not known: this version has no such method, and the run has no scores.";
   const char* between = ": ";
   for (const Stage cause : lost.all.causes()) {
     text += fmt::format("{}{} {:.1f} %", between, words_of(cause), 100 * lost.all.share_of(cause));

@@ -163,8 +163,9 @@ class MissInspectorPanel final : public Panel {
                  [&](const KeyUnderMethod& key) { verdict_ui(context, key); });
       const state::Selection& s = context.workspace.selection();
       // In a figure nothing is flipped.
-      if (!context.figure) head_.end(fmt::format("{}|{}|{}|{}|{}", known.size(), s.place.cell_key(), last_key_,
-                            s.choice(Slot::A).key(), s.choice(Slot::B).key()));
+      if (!context.figure)
+        head_.end(fmt::format("{}|{}|{}|{}|{}", known.size(), s.place.cell_key(), last_key_,
+                              s.choice(Slot::A).key(), s.choice(Slot::B).key()));
       heads_ui(context, losses);
       const float left = ImGui::GetContentRegionAvail().y;
       columns_ui(context, known, "details",

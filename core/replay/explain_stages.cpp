@@ -68,7 +68,8 @@ std::vector<Stage> stages_of(const selection::MethodSpec& spec, const selection:
 std::string budget_words(const Explanation& why) {
   const std::string budget = format_count(*why.needed_budget);
   // Of a recorded run it is known by scores alone, whose best are kept.
-  if (why.run || why.spec.traits().grows_with_budget) return "kept from a budget of " + budget + " on";
+  if (why.run || why.spec.traits().grows_with_budget)
+    return "kept from a budget of " + budget + " on";
   return budget + " is the smallest budget that keeps it, a larger one need not";
 }
 

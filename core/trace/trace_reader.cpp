@@ -290,8 +290,7 @@ RunLayer TraceReader::read_run_layer(int run, int layer) const {
 bool TraceReader::has_run_scores(int run, int layer) const {
   return guarded(info().path, [&] {
     const auto source = impl_->find_run_layer(run, layer);
-    return source && h5::has_object(source->file,
-                                    path_of(info_of(Field::Scores), layer, source->number));
+    return source && has_scores(source->file, source->number, layer);
   });
 }
 

@@ -123,13 +123,13 @@ std::optional<std::string> find_score_defect(const TraceReader& reader, const Ru
         const float score = scores[row][static_cast<std::size_t>(key)];
         return std::isnan(score) ? std::pair(1, 0.0F) : std::pair(0, -score);
       };
-      std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return worth(a) < worth(b);
-      });
-      const std::span kept = std::span(data.positions)
-                                 .subspan(static_cast<std::size_t>(data.offsets[c * rows + row]),
-                                          static_cast<std::size_t>(data.offsets[c * rows + row + 1] -
-                                                                   data.offsets[c * rows + row]));
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::int32_t a, std::int32_t b) { return worth(a) < worth(b); });
+      const std::span kept =
+          std::span(data.positions)
+              .subspan(static_cast<std::size_t>(data.offsets[c * rows + row]),
+                       static_cast<std::size_t>(data.offsets[c * rows + row + 1] -
+                                                data.offsets[c * rows + row]));
       order.resize(std::min(order.size(), kept.size()));
       std::sort(order.begin(), order.end());
       const bool same = std::equal(kept.begin(), kept.end(), order.begin(), order.end(),

@@ -68,6 +68,7 @@ void load_runs(hid_t file, const ModelInfo& model, int first_id, bool from_sidec
 // Throws Defect.
 RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int layer,
                         const TraceInfo& info);
+bool has_scores(hid_t file, int number_in_file, int layer);
 // What the method gave the candidates of one chunk, by row and position; empty where the run has no
 // scores, a row where the cell is dense. Throws Defect.
 std::vector<std::vector<float>> load_run_scores(hid_t file, int number_in_file, const RunInfo& run,

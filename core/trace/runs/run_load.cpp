@@ -307,11 +307,15 @@ RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int 
   return result;
 }
 
+bool has_scores(hid_t file, int number_in_file, int layer) {
+  return h5::has_object(file, path_of(info_of(Field::Scores), layer, number_in_file));
+}
+
 std::vector<std::vector<float>> load_run_scores(hid_t file, int number_in_file, const RunInfo& run,
                                                 int layer, const TraceInfo& info, int chunk) {
   RunFile from{file, layer, number_in_file, sizes_of(info)};
   from.sizes.rows = static_cast<std::uint64_t>(num_rows_of(run, info.model));
-  if (!from.has(Field::Scores)) return {};
+  if (!has_scores(file, number_in_file, layer)) return {};
   const auto flags = from.read<std::uint8_t>(Field::Flags);
   const h5::Dataset scores = from.open(Field::Scores);
   const SoftmaxForm softmax = info.model.softmax_of(layer);
@@ -330,8 +334,8 @@ std::vector<std::vector<float>> load_run_scores(hid_t file, int number_in_file, 
     if (flags[here * from.sizes.rows + row] != 0) continue;
     const std::uint64_t count = candidates_in(here);
     if (begin + count > scores.dims().front())
-      throw h5::Defect(fmt::format("its scores end at {} of {}", scores.dims().front(),
-                                   begin + count));
+      throw h5::Defect(
+          fmt::format("its scores end at {} of {}", scores.dims().front(), begin + count));
     rows[row] = scores.read_range<float>(begin, count);
     begin += count;
   }
