@@ -166,7 +166,7 @@ class OwnMethod(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "error: .*scores end at"):
             program("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", str(rows - 1), "--key", "0")
         with kvloupe.open(path) as trace, self.assertRaisesRegex(kvloupe.KvloupeError, "scores of layer"):
-            next(run for run in trace.runs if run.method == "custom:scored").scores(layer, index, 0)
+            next(run for run in trace.runs if run.method == "custom:scored").scores(layer, index, rows - 1)
 
     def test_arrays_of_positions_and_masks(self):
         path = copy_of("llama", "arrays")
