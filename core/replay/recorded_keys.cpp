@@ -1,6 +1,7 @@
 #include "core/replay/recorded_keys.h"
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/device/torch_device.h"
 #include "core/replay/key_facts.h"
 #include "core/replay/method_choice.h"
@@ -53,8 +54,17 @@ CellRun RecordedRuns::step(int chunk, bool scores) {
   return run;
 }
 
+std::vector<std::vector<float>> RecordedRuns::scores_of(int chunk) const {
+  try {
+    return session_.reader().read_run_scores(run_, layer_, chunk);
+  } catch (const Error& error) {
+    log::warning("the scores of run {} are left out: {}", run_, error.why());
+    return {};
+  }
+}
+
 void RecordedRuns::add_scores(int chunk, CellRun& run) const {
-  const auto scores = session_.reader().read_run_scores(run_, layer_, chunk);
+  const auto scores = scores_of(chunk);
   run.decided.resize(run.selection.rows.size());
   for (std::size_t row = 0; row < scores.size() && row < run.decided.size(); ++row) {
     if (scores[row].empty()) continue;

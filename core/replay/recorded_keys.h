@@ -25,6 +25,8 @@ class RecordedRuns {
   std::uint16_t evicted_after(int row, std::int64_t key) const;
 
  private:
+  // Damaged ones are left out, with a warning.
+  std::vector<std::vector<float>> scores_of(int chunk) const;
   void add_scores(int chunk, CellRun& run) const;
 
   const session::TraceSession& session_;

@@ -150,7 +150,8 @@ void add_layer_of_run(const session::TraceSession& session, const SpanLossReques
                       int layer, SpanLoss& loss) {
   RecordedRuns runs(session, request.method.run, layer, request.device);
   const int rows = session.shape().num_q_heads / loss.layout.q_heads_per_row;
-  LayerLoss layer_loss(request, layer, runs.stages(), loss.layout, rows);
+  const std::vector<Stage> stages = runs.stages();
+  LayerLoss layer_loss(request, layer, stages, loss.layout, rows);
   for (const int chunk : loss.chunks) layer_loss.add(runs.step(chunk));
   layer_loss.finish({}, loss);
 }

@@ -299,6 +299,9 @@ TEST_F(WindowTest, ABudgetIsChosenInTheSweep) {
   open_alone(trace());
   workspace().cursor.set_method(Slot::A, "oracle:budget_tokens=100");
   workspace().cursor.set_method(Slot::B, "streaming_llm:budget_tokens=100");
+  // A trace with a needle opens on what is kept of that.
+  EXPECT_EQ(workspace().option("budget_sweep", "metric"), "span_kept");
+  workspace().cursor.set_option("budget_sweep.metric", "mass_recall");
   explorer().run_command("view.budget_sweep");
   settle();
   ASSERT_TRUE(explorer().panels().visible("budget_sweep"));

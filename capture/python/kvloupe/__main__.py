@@ -62,7 +62,7 @@ def parser():
     take.add_argument("file", nargs="?", metavar="F", help="selections: positions padded by -1, a mask, or offsets and positions")
     take.add_argument("--name", metavar="NAME", help="the run is called custom:NAME")
     take.add_argument("--note", default="", help="a text that is stored with the run")
-    take.add_argument("--layers", type=arguments.layers, metavar="LIST", help="the layers that the arrays are of: 3, 0-3, 3,7 (default: all, or from 0 on)")
+    take.add_argument("--layers", type=arguments.layers_in_order, metavar="LIST", help="the layers that the arrays are of: 3, 0-3, 3,7 (default: all, or from 0 on)")
     take.add_argument("--k", metavar="F", help="keys, as they enter the product")
     take.add_argument("--v", metavar="F", help="values")
     take.add_argument("--ids", metavar="F", help="the tokens' ids (default: their positions)")
@@ -89,9 +89,11 @@ def run_merge(options):
 
 
 def run_import(options):
-    from .own_file import end_with_parent
+    from .interrupts import end_at_signals
+    from .own_file import die_with_parent
     arguments.check_import(options)
-    end_with_parent()
+    end_at_signals()
+    die_with_parent()
     if options.trace is not None:
         return import_run(options)
     from .import_trace import import_trace

@@ -99,6 +99,15 @@ def layers(text):
     return sorted(found)
 
 
+def layers_in_order(text):
+    """Of an array's axis: named as it has them, which is ascending."""
+    found = layers(text)
+    named = [int(part.partition("-")[0]) for part in text.split(",")] if found is not None else []
+    if named != sorted(named):
+        raise _wrong(f"--layers cannot take '{text}'", "the arrays have the layers in ascending order", "sort both")
+    return found
+
+
 def store(text):
     words = text.split(",")
     for word in words:

@@ -7,9 +7,10 @@ from . import array_files
 from .chunks import ChunkTable
 from .errors import KvloupeError, one_line
 from .header import MOST
-from .model_info import ModelInfo
-from .part_file import PartFile, check_output
+from .interrupts import dropping
+from .part_file import PartFile, check_output, names_of
 from .softmax_form import SoftmaxForm
+from .trace_model import ModelInfo
 from .writer import Heads, Header, TraceWriter
 
 AXES = ("layers", "heads", "tokens", "channels")
@@ -29,7 +30,8 @@ def import_trace(output, q, k, v, *, ids=None, texts=None, layers=None, chunk_si
 
     Raises KvloupeError for what is no q, k and v of one model, and writes nothing then."""
     check_output(output, force)
-    if any(file and os.path.exists(output) and os.path.samefile(file, output) for file in (q, k, v, ids, texts)):
+    written = [str(path) for path in names_of(output) if path.exists()]
+    if any(file and os.path.exists(file) and os.path.samefile(file, path) for file in (q, k, v, ids, texts) for path in written):
         raise KvloupeError(f"cannot write {output}", "it is one of the files that are read", "give another -o")
     arrays = _arrays({"q": q, "k": k, "v": v})
     num_layers, _, num_tokens, _ = arrays["q"].shape
@@ -41,14 +43,20 @@ def import_trace(output, q, k, v, *, ids=None, texts=None, layers=None, chunk_si
     if rope_theta and arrays["v"].shape[3] > arrays["q"].shape[3]:
         raise KvloupeError("--rope-theta cannot be taken", "v has more channels than q, which is stored with as many", "leave it out")
     header = Header(info, Heads(0, info.num_q_heads, 0, info.num_kv_heads), dtype, frozenset(["qkv"]), (), texts is not None)
-    part, writer = PartFile(output, force), None
+    part = PartFile(output, force)
+    with dropping(part.part):
+        _write(part, header, numbers, arrays, ids, text, chunk_size, output)
+
+
+def _write(part, header, numbers, arrays, ids, text, chunk_size, output):
+    info, writer = header.model, None
     try:
-        writer = TraceWriter(part, header, num_tokens)
+        writer = TraceWriter(part, header, len(ids))
         for number, values in zip(numbers, zip(*arrays.values())):
             writer.begin_layer(number, SoftmaxForm(info.softmax_scale))
-            writer.write_rows(number, 0, {name: _stored(name, number, one, info.head_dim, dtype) for name, one in zip(arrays, values)})
+            writer.write_rows(number, 0, {name: _stored(name, number, one, info.head_dim, header.dtype) for name, one in zip(arrays, values)})
         writer.write_tokens(ids, text)
-        writer.finish_chunks(_chunks(num_tokens, chunk_size))
+        writer.finish_chunks(_chunks(len(ids), chunk_size))
         writer.close(complete=True)
     except BaseException as error:
         _drop(part, writer)
@@ -133,7 +141,7 @@ def _stored(name, layer, values, head_dim, dtype):
     if not np.isfinite(stored).all():
         head, token, _ = np.argwhere(~np.isfinite(stored))[0]
         why = f"{dtype} has no number so large" if np.isfinite(values).all() else "it is not finite"
-        raise KvloupeError(f"{name} of layer {layer}, head {head}, token {token} cannot be stored", why, "give finite values, or --dtype float32")
+        raise KvloupeError(f"{name} of layer {layer}, head {head}, token {token} cannot be stored", why, "give finite values" if dtype == "float32" else "give finite values, or --dtype float32")
     return stored
 
 

@@ -3,7 +3,7 @@ import numpy as np
 
 from .errors import KvloupeError
 from .layout import DECODE, PREFILL
-from .model_info import ModelInfo
+from .trace_model import ModelInfo
 from .part import Part
 from .part_file import PartFile
 from .softmax_form import SoftmaxForm

@@ -3,33 +3,12 @@ import dataclasses
 import json
 import os
 import sys
-import typing
 
 from .calls import decoder_of
 from .errors import KvloupeError
+from .trace_model import ModelInfo
 
 _UNSUITED = "record a language model of a decoder alone, whose attention runs through transformers' attention interface"
-
-
-@dataclasses.dataclass
-class ModelInfo:
-    """As the attributes of /model in FORMAT.md."""
-    name: str
-    architecture: str
-    num_layers: int
-    num_q_heads: int
-    num_kv_heads: int
-    head_dim: int
-    hidden_size: int
-    softmax_scale: float
-    rope_theta: float
-    rope_scaling: str
-    layer_types: typing.List[str]
-    rope_pairing: str = "half_split"
-    file_hash: str = ""
-    compute: str = ""  # fp32, bf16 or fp16; empty where the weights are of another type
-    v_head_dim: int = 0  # channels of v that are not padding; 0 where all are
-    adapter: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

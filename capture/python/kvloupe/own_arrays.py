@@ -6,7 +6,7 @@ from .errors import KvloupeError, one_line
 from .own_method import AXES, Cells, check_axis, layers_of, num_rows
 
 CSR = {"offsets", "positions"}
-FORMS = "give integers [chunks, layers, (rows,) k] padded by -1, a mask [chunks, layers, (rows,) T], or offsets and positions; tokens may stand in the place of chunks"
+FORMS = "give integers [chunks, layers, (rows,) k] padded by -1, a mask [chunks, layers, (rows,) T], or offsets and positions (tokens may stand in the place of chunks)"
 
 
 def layers_from_arrays(trace, given, axis, layers):
@@ -16,6 +16,8 @@ def layers_from_arrays(trace, given, axis, layers):
     The keys of a chunk itself are always visible and no part of a selection: they are left out. Of tokens each query names its own
     keys, and a chunk's row keeps what any of its queries named."""
     wanted = layers_of(trace, layers)
+    if layers is not None and hasattr(layers, "__iter__") and list(layers) != wanted:
+        raise KvloupeError(f"layers={list(layers)} cannot be taken", "the arrays have the layers in ascending order, each once", "sort both")
     if axis is not None:
         check_axis(axis)
     selections = _selections(given, trace, len(wanted), axis)

@@ -201,6 +201,11 @@ def end_with_parent():
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
+    die_with_parent()
+
+
+def die_with_parent():
+    """SIGTERM comes when the program that started this process ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

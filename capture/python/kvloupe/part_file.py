@@ -17,6 +17,8 @@ def names_of(path):
 
 
 def refuse_existing(path, force):
+    if path.exists() and not path.is_file():
+        raise KvloupeError(f"cannot write {path}", "it is no regular file", "give another path")
     if path.exists() and not force:
         raise KvloupeError(f"{path} exists", "a recording would replace it", "give force=True (--force), or another path")
 

@@ -9,11 +9,13 @@ import numpy as np
 
 from . import header
 from .errors import KvloupeError, one_line
+from .interrupts import dropping
 from .layout import PRODUCER, SCHEMA_VERSION, SIDECAR_FORMAT, describe, describe_plot
 from .part_file import fcntl
 from .runs import DENSE_FALLBACK, hash_of_trace
-from .stored import BROKEN, Defect, numbered_members, text_attribute
+from .stored import BROKEN, Defect, member, numbered_members, text_attribute
 
+MOST_RUNS = 1 << 20
 MOST_WAIT = 10  # seconds for another program that saves a run
 DATASETS = {"offsets": ("cell", "1", "where the positions of each cell begin"), "positions": ("position", "token", "keys that are kept"),
             "flags": ("cell", "1", "1: dense, nothing to choose"), "scores": ("score", "1", "what each candidate was given, cell after cell")}
@@ -40,21 +42,26 @@ def append(trace, method, row_axis, layers, note=""):
         try:
             handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=os.path.dirname(path))
             os.close(handle)
-            exists = os.path.exists(path)
-            if exists:
-                shutil.copyfile(path, temporary)
-                _check(path, trace)
-            with h5py.File(temporary, "r+" if exists else "w", locking=False) as file:
-                _write(file, trace, method, row_axis, layers, note)
-            with open(temporary, "rb+") as written:
-                os.fsync(written.fileno())
-            shutil.copymode(trace.absolute_path, temporary)
-            os.replace(temporary, path)
+            with dropping(temporary):
+                _fill(temporary, path, trace, method, row_axis, layers, note)
         except (Defect, AttributeError, *BROKEN) as error:
             raise KvloupeError(f"cannot save the run in {path}", one_line(error), "free some space, or move the file away if it is damaged") from None
         finally:
             if temporary is not None and os.path.exists(temporary):
                 os.unlink(temporary)
+
+
+def _fill(temporary, path, trace, method, row_axis, layers, note):
+    exists = os.path.exists(path)
+    if exists:
+        shutil.copyfile(path, temporary)
+        _check(path, trace)
+    with h5py.File(temporary, "r+" if exists else "w", locking=False) as file:
+        _write(file, trace, method, row_axis, layers, note)
+    with open(temporary, "rb+") as written:
+        os.fsync(written.fileno())
+    shutil.copymode(trace.absolute_path, temporary)
+    os.replace(temporary, path)
 
 
 class _Alone:
@@ -97,15 +104,20 @@ def _check(path, trace):
 
 
 def _write(file, trace, method, row_axis, layers, note):
-    if "runs" not in file:
+    runs = member(file, "runs")
+    if runs is None and "runs" in file:
+        raise Defect("its /runs is a link")
+    if runs is None:
         file.attrs["format"], file.attrs["schema_version"], file.attrs["producer"] = SIDECAR_FORMAT, SCHEMA_VERSION, PRODUCER
         file.attrs["trace_hash"] = hash_of_trace(trace)
         file.attrs["NX_class"], file.attrs["default"] = "NXroot", "runs"
         runs = file.create_group("runs")
         runs.attrs["NX_class"], runs.attrs["default"] = "NXentry", "0"
-    runs = file["runs"]
     numbers = numbered_members(runs)
-    number = next((n for n in numbers if text_attribute(runs[str(n)], "method") == method), max(numbers, default=-1) + 1)
+    taken = [int(name) for name in runs if name.isascii() and name.isdecimal()]  # by a link, too, or what is damaged
+    number = next((n for n in numbers if _method_of(runs[str(n)]) == method), max(taken, default=-1) + 1)
+    if number > MOST_RUNS:
+        raise Defect(f"it has a run {number - 1}")
     if number in numbers:
         del runs[str(number)]
     run = runs.create_group(str(number))
@@ -113,6 +125,13 @@ def _write(file, trace, method, row_axis, layers, note):
     for number, cells in layers.items():
         _write_layer(run.create_group(f"layers/{number}"), cells)
     _write_plot(run, trace, layers)
+
+
+def _method_of(run):
+    try:
+        return text_attribute(run, "method")
+    except (Defect, AttributeError, *BROKEN):
+        return None  # A damaged run is left where it is.
 
 
 def _describe_run(run, trace, method, row_axis, note):

@@ -3,6 +3,9 @@ import contextlib
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 import unittest
 import zipfile
 
@@ -265,6 +268,26 @@ class Arrays(Case):
         report = program_json("info", path)
         self.assertEqual((report["layers"], report["dtype"], report["model"]["num_layers"]), ([5], "f16", 6))
 
+    def test_it_needs_no_torch(self):
+        arrays, *_ = self.parts()
+        path = scratch("without-torch.h5")
+        code = "import sys; sys.modules.update(torch=None, transformers=None, safetensors=None); from kvloupe.__main__ import main; sys.exit(main())"
+        command = [sys.executable, "-c", code, "import", *map(str, self.write(arrays)), "-o", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("sound", program("validate", path))
+
+    def test_what_is_half_written_goes_with_a_signal(self):
+        code = ("import sys, time; from kvloupe import interrupts; interrupts.end_at_signals()\n"
+                "with interrupts.dropping(sys.argv[1]): open(sys.argv[1], 'w').close(); print('begun', flush=True); time.sleep(60)")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            path = scratch("half.part")
+            with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as process:
+                self.assertEqual(process.stdout.readline(), "begun\n")
+                process.send_signal(number)
+                self.assertEqual(process.wait(20), 130)
+            self.assertFalse(path.exists())
+
     def test_bfloat16_is_kept(self):
         arrays, *_ = self.parts()
         path = scratch("bf16.h5")
@@ -318,6 +341,8 @@ class Arrays(Case):
             self.assertRefused((*self.write(one), *more, "-o", path), why)
             self.assertFalse(path.exists() or os.path.exists(f"{path}.part"), why)
         self.assertRefused((*self.write(arrays), "-o", recorded("qwen3")), "exists")
+        self.assertRefused((*self.write(arrays), "-o", scratch("."), "--force"), "it is no regular file")
+        self.assertRefused((*self.write(arrays), "--layers", "2,1,3", "-o", path), "ascending order", code=2)
         self.assertRefused((*self.write(arrays), "-o", scratch("no/folder/t.h5")), "there is no folder")
 
 

@@ -149,6 +149,8 @@ class OwnMethod(unittest.TestCase):
         self.assertRegex(told, f"lost: budget[^#]*how they were scored[^#]*rank 6 of {past}[^#]*kept from a budget of 6 on")
         worst = program_json("explain", path, "--method", "custom:scored", "--worst", "3", "--layers", str(layer))
         self.assertEqual({line["lost_at"] for line in worst["keys"]}, {"budget"})
+        of_span = program_json("explain", path, "--method", "custom:scored", "--span", "0-20")
+        self.assertGreater(sum(row["lost"] for row in of_span["rows"]) if "lost" in of_span["rows"][0] else len(of_span["rows"]), 0)
         told = program_json("explain", path, "--method", "custom:listed", "--layer", str(layer), "--chunk", str(index), "--kv-head", "0", "--key", "0")
         self.assertEqual((told["kept"], told["rank"], told["stages"]), (False, None, []))
         # Scores by which others are the best explain nothing, and are a defect.
@@ -163,8 +165,10 @@ class OwnMethod(unittest.TestCase):
         with h5py.File(f"{path}.runs.h5", "r+") as file:
             scores = file[f"runs/0/layers/{layer}/scores"]
             scores.resize(scores.shape[0] - 1, 0)
-        with self.assertRaisesRegex(AssertionError, "error: .*scores end at"):
-            program("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", str(rows - 1), "--key", "0")
+        told = program_json("explain", path, "--method", "custom:scored", "--layer", str(layer), "--chunk", str(index), "--kv-head", str(rows - 1), "--key", "0")
+        self.assertIsNone(told["rank"])
+        with self.assertRaisesRegex(AssertionError, "scores end at"):
+            program("validate", path)
         with kvloupe.open(path) as trace, self.assertRaisesRegex(kvloupe.KvloupeError, "scores of layer"):
             next(run for run in trace.runs if run.method == "custom:scored").scores(layer, index, rows - 1)
 
@@ -244,6 +248,25 @@ class OwnMethod(unittest.TestCase):
                 trace.add_run("mine", last_keys(2))
             with open(f"{path}.runs.h5", "rb") as file:
                 self.assertEqual(file.read(), content)
+
+    def test_a_sidecar_leads_to_no_other_file(self):
+        path, victim = copy_of("llama", "linked"), scratch("victim.h5")
+        with kvloupe.open(path) as trace:
+            trace.add_run("mine", last_keys(2))
+        shutil.copy(f"{path}.runs.h5", victim)
+        before = victim.read_bytes()
+        with h5py.File(f"{path}.runs.h5", "r+") as file:
+            file["runs/7"] = h5py.ExternalLink(str(victim), "/runs/0")
+            file["runs/0"].attrs["method"] = 5  # damaged: it stays where it is
+        with kvloupe.open(path) as trace:
+            self.assertEqual(trace.add_run("mine", last_keys(3)).id, trace.add_run("mine", last_keys(3)).id)
+        with h5py.File(f"{path}.runs.h5", "r+") as file:
+            self.assertEqual(sorted(file["runs"]), ["0", "7", "8"])
+            del file["runs"]
+            file["runs"] = h5py.ExternalLink(str(victim), "/runs")
+        with kvloupe.open(path) as trace, self.assertRaisesRegex(kvloupe.KvloupeError, "its /runs is a link"):
+            trace.add_run("mine", last_keys(2))
+        self.assertEqual(victim.read_bytes(), before)
 
     def test_values_that_are_not_finite_are_refused(self):
         path = copy_of("llama", "broken")

@@ -287,7 +287,6 @@ std::string finding_of(const MethodCompareQuestion& question, const Answer& answ
   for (std::size_t i = 0; i < answer.rows.size(); ++i) {
     const Row& row = answer.rows[i];
     if (row.pending()) return "";
-    if (row.method.id() == "oracle") continue;
     const auto of_span = value_of(row, *kept, question.phase());
     const auto of_all = value_of(row, *recall, question.phase());
     if (of_span && of_all) lines.push_back({*of_span, *of_all, i});

@@ -104,8 +104,8 @@ std::vector<std::string> labels_of(const MethodCompareQuestion::Answer& answer);
 std::string warning_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer, trace::Phase phase);
 
-// "quoka 256 keeps most of needle, 83 %; by mass recall it is third of 6." of what is watched, by the names of the
-// rows. oracle, which knows what is true, is left aside. Empty where nothing is watched or two keep as much.
+// "quoka 256 keeps most of needle, 83 %; by mass recall it is third of 7." of what is watched, by the names of
+// the rows. Empty where nothing is watched or two keep as much.
 std::string finding_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer,
                        const std::vector<std::string>& names);

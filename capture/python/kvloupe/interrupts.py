@@ -1,0 +1,30 @@
+"""A command that is told to end leaves nothing half written."""
+import contextlib
+import os
+import signal
+
+_begun = set()
+
+
+@contextlib.contextmanager
+def dropping(path):
+    """While it lasts, the file goes when the command is ended by a signal."""
+    _begun.add(path)
+    try:
+        yield
+    finally:
+        _begun.discard(path)
+
+
+def end_at_signals():
+    """At once: an exception could be lost in a callback, and a second signal would end what cleans up after the first."""
+    def end(*_):
+        for path in list(_begun):
+            try:
+                os.unlink(path)
+            except OSError:
+                pass  # it has its name already
+        os._exit(130)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
