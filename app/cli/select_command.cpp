@@ -275,7 +275,7 @@ void check_recorded(const SelectArguments& arguments, const replay::MethodChoice
                       "leave the option out, or give the SPEC of a method to select anew");
   };
   if (arguments.save) refuse("--save", "it is recorded already");
-  if (arguments.scores) refuse("--scores", "no run records the scores that it chose by");
+  if (arguments.scores) refuse("--scores", "what a recorded run ranked is not listed");
   if (arguments.chunk_size)
     refuse("--chunk-size", "it holds what was kept of the trace's own chunks");
 }
