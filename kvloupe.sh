@@ -123,7 +123,9 @@ set_up_program() {
 
 # set_up_python MODULES: what a method in Python and arrays need: the packages of the user's own Python where it has them, else those of the cache.
 set_up_python() {
-  "${KVLOUPE_PYTHON:-python3}" -c "import h5py, numpy$1" 2>/dev/null && return 0
+  # Who names a Python gets that one, and is told what it lacks.
+  [[ -z ${KVLOUPE_PYTHON:-} ]] || return 0
+  python3 -c "import h5py, numpy$1" 2>/dev/null && return 0
   set_up "" arrays
   KVLOUPE_PYTHON="$("$root/cmake/deps.sh" python)"
   PYTHONPATH="$("$root/cmake/deps.sh" folder arrays)${PYTHONPATH:+:$PYTHONPATH}"

@@ -197,20 +197,14 @@ class AttentionMapPanel final : public Panel {
 
   // " quoka keeps 19 of 22." of what is watched, by each method that is drawn.
   static std::string kept_words(const Place& place, const std::vector<Kept>& kept) {
-    const auto span = state::watched_span(place);
     std::string text;
     for (const Kept& one : kept) {
       if (!one.verdicts || one.verdicts.question.place.cell_key() != place.cell_key()) return "";
-      int keeps = 0, all = 0;
-      for (const analysis::KeyRank& key : one.verdicts->cell.by_true_rank) {
-        if (key.position < span->begin || key.position >= span->end) continue;
-        ++all;
-        keeps +=
-            key.verdict == analysis::KeyVerdict::Hit || key.verdict == analysis::KeyVerdict::Waste;
-      }
-      if (all == 0) return "";
-      text += text.empty() ? fmt::format(" {} keeps {} of {}", one.facts.choice.id(), keeps, all)
-                           : fmt::format(", {} {}", one.facts.choice.id(), keeps);
+      const auto of_span = state::kept_of_span(*one.verdicts, place);
+      if (!of_span) return "";
+      const std::string id = one.facts.choice.id();
+      text += text.empty() ? fmt::format(" {} keeps {} of {}", id, of_span->kept, of_span->total)
+                           : fmt::format(", {} {}", id, of_span->kept);
     }
     return text.empty() ? "" : text + ".";
   }

@@ -115,15 +115,8 @@ class SelectedVsTruePanel final : public Panel {
                                 const SelectedVsTrueQuestion::Answer& answer) {
     const analysis::SelectedVsTrue& cell = answer.cell;
     std::string text;
-    if (const Span span = state::watched_span(place)) {
-      const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
-      int kept = 0;
-      const auto begin = std::max(span->begin, static_cast<std::int32_t>(cell.first_candidate));
-      for (std::int32_t key = begin; key < end; ++key)
-        kept += analysis::is_kept(cell.verdict[static_cast<std::size_t>(key)]);
-      if (begin < end)
-        text = fmt::format("{} {} of {}, ", state::readable_name(span->name), kept, end - begin);
-    }
+    if (const auto kept = state::kept_of_span(answer, place))
+      text = fmt::format("{} {} of {}, ", kept->span, kept->kept, kept->total);
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };

@@ -162,6 +162,29 @@ TEST_F(MethodCompareTest, SaysHowMuchOfTheWatchedKeysIsKept) {
   EXPECT_EQ(cell_of(table(), 0, "span_kept"), "");
 }
 
+TEST_F(MethodCompareTest, ItsFindingSetsTheWatchedKeysAgainstRecall) {
+  const auto finding = [&] {
+    table();  // measures them
+    const auto result = workspace_.ask(method_compare_question(workspace_));
+    std::vector<std::string> names;
+    for (const auto& row : result->rows) names.push_back(row.method.id() + "  6");
+    return finding_of(result.question, *result, names);
+  };
+  open();
+  choose("oracle:budget_tokens=6");
+  choose("sliding_window:budget_tokens=6", Slot::B);
+  EXPECT_EQ(finding(), "");  // nothing is watched
+  workspace_.cursor.go_to(parse_goto("span=43-47"));
+  // Chunk 3 alone sees them: the window [42, 48) holds all five.
+  const ExactTable one = table();
+  ASSERT_EQ(ids_of(one).front(), "oracle");
+  ASSERT_LT(number_in(one, 0, "span_kept"), 1);
+  EXPECT_DOUBLE_EQ(number_in(one, 1, "span_kept"), 1);
+  EXPECT_EQ(
+      finding(),
+      "sliding_window 6 keeps most of keys 43 to 47, 100 %; by mass recall it is second of 2.");
+}
+
 TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {
   open();
   choose("oracle:budget_tokens=6");

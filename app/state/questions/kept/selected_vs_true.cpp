@@ -2,12 +2,15 @@
 
 #include "app/state/labels.h"
 #include "app/state/shown_methods.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvloupe::state {
 namespace {
@@ -131,6 +134,21 @@ SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const 
 
 SelectedByBothQuestion selected_by_both_question(const Workspace& workspace) {
   return {workspace.place(), workspace.method(Slot::A), workspace.method(Slot::B)};
+}
+
+std::optional<KeptOfSpan> kept_of_span(const SelectedVsTrueQuestion::Answer& answer,
+                                       const Place& place) {
+  const analysis::SelectedVsTrue& cell = answer.cell;
+  const auto span = watched_span(place);
+  if (!span) return std::nullopt;
+  const auto first = static_cast<std::int32_t>(cell.first_candidate);
+  const std::int32_t begin = std::max(span->begin, first);
+  const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
+  if (begin >= end) return std::nullopt;
+  KeptOfSpan kept{readable_name(span->name), 0, end - begin};
+  for (std::int32_t key = begin; key < end; ++key)
+    kept.kept += analysis::is_kept(cell.verdict[static_cast<std::size_t>(key)]) ? 1 : 0;
+  return kept;
 }
 
 KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {

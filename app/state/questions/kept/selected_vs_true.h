@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/state/questions/how_it_ran/run.h"
+#include "app/state/questions/kept/kv_map.h"
 #include "core/analysis/selected_vs_true.h"
 
 #include <cstdint>
@@ -58,6 +59,10 @@ struct SelectedVsTrueQuestion : OfMethod<At::Cell> {
            answer.listed.bytes();
   }
 };
+
+// As of the map, by the verdicts on one cell. Nothing where no watched key was up for choice.
+std::optional<KeptOfSpan> kept_of_span(const SelectedVsTrueQuestion::Answer& answer,
+                                       const Place& place);
 
 // A and B, key by key, in the order of A's true ranks.
 struct SelectedByBothQuestion : OfTwoMethods<At::Cell> {
