@@ -55,7 +55,7 @@ class AttentionMapPanel final : public Panel {
     broken_ui(context, picture.strip()->num_broken, picture.num_broken());
     const std::string finding = span_finding(place, picture.strip());
     if (!finding.empty()) headline_ui(context, finding + kept_words(place, kept));
-    scale_ui(context, place.chunk_info(), shows_ == Show::Difference);
+    scale_ui(context, place, shows_ == Show::Difference);
     head_.end(fmt::format("{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
                           workspace.method(Slot::B).key()));
     ImGui::Dummy({0, widgets::em(0.9F)});
@@ -77,7 +77,7 @@ class AttentionMapPanel final : public Panel {
     if (!context.figure) ImGui::NewLine();
     if (!other_ready_ui(context, other)) return;
     if (!other.note.empty()) widgets::text_wrapped(context.palette.muted, other.note);
-    scale_ui(context, workspace.place().chunk_info(), false);
+    scale_ui(context, workspace.place(), false);
     const state::AlignedTraces& aligned = *other.aligned;
     const bool current =
         is_current(pictures_[0], workspace.place()) && is_current(pictures_[1], other.place);
@@ -220,7 +220,11 @@ class AttentionMapPanel final : public Panel {
                     of_all == 0 ? "more may be" : format_count(of_all)));
   }
 
-  static void scale_ui(DrawContext& context, const trace::ChunkInfo& chunk, bool difference) {
+  static void scale_ui(DrawContext& context, const Place& place, bool difference) {
+    const trace::ChunkInfo& chunk = place.chunk_info();
+    bool asks = false;
+    for (std::int32_t query = chunk.begin; query < chunk.end(); ++query)
+      asks |= state::in_question(place, query);
     color_range_ui(context, attention_range(context.workspace));
     beside_ui(widgets::em(1.5F), widgets::em(9));
     const bool decode = chunk.phase == trace::Phase::Decode;
@@ -229,6 +233,7 @@ class AttentionMapPanel final : public Panel {
                                            {"waste: kept, not true", context.palette.waste}};
     if (difference) items = kept_by_legend(context.palette);
     items.push_back({decode ? "current step" : "current chunk", context.palette.current});
+    if (asks) items.push_back({"bar at the left: rows of the question", context.palette.muted});
     widgets::legend_ui(context.palette, items);
     if (context.figure) return;
     beside_ui(widgets::em(1.5F), widgets::em(26));  // all three in one line

@@ -192,7 +192,7 @@ void AttentionPicture::plots_ui(DrawContext& context, ImVec2 size) {
   float room = size.y - gaps;
   if (!context.figure) room = std::max(room, 2 * least + rug);
   // The rows of the chunk are what is looked at; the whole map has what is left of it, if that is enough.
-  const float rows = std::max(least, std::min(room * 0.5F, room - rug - least));
+  const float rows = std::max(least, std::min(room * 0.6F, room - rug - least));
   if (!ImPlot::BeginAlignedPlots("##attention", true)) return;
   if (room >= least + rug + rows) {
     whole_map_ui(context, {-1, room - rug - rows});

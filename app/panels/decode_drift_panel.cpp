@@ -61,15 +61,18 @@ class DecodeDriftPanel final : public Panel {
     const bool fills = context.figure && wide;
     float height = plots_height(context, half);
     if (!fills)
-      height = std::max(height, 2 * (least_plot_height() + ImGui::GetTextLineHeightWithSpacing()));
+      height =
+          std::max(height, kPlots * (least_plot_height() + ImGui::GetTextLineHeightWithSpacing()));
     const ImGuiWindowFlags flags =
         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None;
     ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, fills ? half : 0},
                       fills ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY, flags);
-    const float each = height / 2 - ImGui::GetTextLineHeightWithSpacing();
+    const float each =
+        height / kPlots - ImGui::GetTextLineHeightWithSpacing() - ImGui::GetStyle().ItemSpacing.y;
     // Below each other one token lies at one place.
     const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
-    losses_ui(context, result, fills ? half / 2 : each);
+    losses_ui(context, result, fills ? half / kPlots : each);
+    worse_ui(context, result, each);
     distances_ui(context, result, fills ? -1 : each);
     if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
@@ -81,10 +84,12 @@ class DecodeDriftPanel final : public Panel {
   }
 
  private:
-  // Of two plots with their headings, one above the other.
+  static constexpr int kPlots = 3;
+
+  // Of the plots with their headings, one above the other.
   static float plots_height(const DrawContext& context, float room) {
-    return 2 * (plot_height(context, room / 2 - ImGui::GetTextLineHeightWithSpacing()) +
-                ImGui::GetTextLineHeightWithSpacing());
+    return kPlots * (plot_height(context, room / kPlots - ImGui::GetTextLineHeightWithSpacing()) +
+                     ImGui::GetTextLineHeightWithSpacing());
   }
 
   static void head_ui(DrawContext& context, const Drifts& result) {
@@ -238,6 +243,42 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::EndPlot();
   }
 
+  // The lines of both models lie on each other; where one is higher is seen from their difference.
+  void worse_ui(DrawContext& context, const Drifts& result, float height) {
+    const DecodeDrift& drift = *result;
+    heading_ui(context, "Closed loop less dense",
+               fmt::format("loss in nat, mean of the last {}; above 0 the closed loop is worse",
+                           analysis::kMeanOf));
+    const TickRoom room;
+    if (!ImPlot::BeginPlot("##worse", {-1, plot_height(context, height)}, kPlotFlags)) return;
+    std::vector<double> worse(drift.nll_mean.size());
+    double low = 0, high = 0;
+    for (std::size_t t = 0; t < worse.size(); ++t) {
+      worse[t] = drift.nll_mean[t] - drift.dense_nll_mean[t];
+      if (!std::isfinite(worse[t])) continue;
+      low = std::min(low, worse[t]);
+      high = std::max(high, worse[t]);
+    }
+    const double edge = 0.1 * std::max(high - low, 1e-3);
+    ImPlot::SetupAxes(nullptr, fitting("difference (nat)", "nat", plot_height(context, height)),
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxesLimits(0, static_cast<double>(worse.size()), low - edge, high + edge,
+                            worse_fit_.condition(result.key));
+    ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(limits.X.Min, 0),
+                                       ImPlot::PlotToPixels(limits.X.Max, 0), context.palette.faint,
+                                       widgets::em(0.08F));
+    series_ui(drift.nll, worse, closed_color(context.palette), false, false);
+    answer_mark_ui(context, drift);
+    ImPlot::PopPlotClipRect();
+    span_edges_ui(context, result.question.place);
+    token_at(context, result);
+    ImPlot::EndPlot();
+  }
+
   void distances_ui(DrawContext& context, const Drifts& result, float height) {
     const DecodeDrift& drift = *result;
     heading_ui(context, "Next-token distribution", "KL(dense || closed loop), nat, log");
@@ -315,7 +356,7 @@ class DecodeDriftPanel final : public Panel {
       fill_matrix(context.palette, range, matrix, cell, window, pixels);
     };
     const TickRoom room;
-    const auto hit = map_plot_ui(context, spec, texture_, [] {});
+    const auto hit = map_plot_ui(context, spec, texture_, [&] { decode_edge_ui(context, place); });
     if (!hit) return;
     const auto row = static_cast<std::int64_t>(hit->row),
                chunk = static_cast<std::int64_t>(hit->col);
@@ -329,6 +370,18 @@ class DecodeDriftPanel final : public Panel {
     if (!hit->clicked || result.stale) return;
     context.workspace.cursor.set_layer(layer);
     context.workspace.cursor.set_chunk(static_cast<int>(chunk));
+  }
+
+  // From here on a column is a decoded token.
+  static void decode_edge_ui(DrawContext& context, const Place& place) {
+    const std::vector<trace::ChunkInfo>& chunks = place.info().chunks;
+    const auto first = std::ranges::find(chunks, trace::Phase::Decode, &trace::ChunkInfo::phase);
+    if (first == chunks.end() || first == chunks.begin()) return;
+    const auto x = static_cast<double>(first - chunks.begin());
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(x, limits.Y.Min),
+                                       ImPlot::PlotToPixels(x, limits.Y.Max), context.palette.text,
+                                       widgets::em(0.1F));
   }
 
   static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
@@ -363,7 +416,7 @@ class DecodeDriftPanel final : public Panel {
 
   state::LastAnswer<DecodeDriftQuestion> shown_;
   widgets::MapTexture texture_;
-  ContentFit loss_fit_, kl_fit_;
+  ContentFit loss_fit_, worse_fit_, kl_fit_;
 };
 
 }  // namespace

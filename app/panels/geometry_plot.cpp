@@ -246,7 +246,7 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
       if (row && wanted && *row == wanted->most_of) most = i;
     }
   if (looked) looked_at_ui(canvas.draw, palette, canvas.queries[*looked]);
-  if (most && spec.frame == nullptr)  // there the other plot names it
+  if (most && spec.names)
     most_wanted_ui(canvas.draw, palette, place, wanted, canvas.queries, canvas.queries[*most],
                    canvas.low, canvas.high);
   if (canvas.means.size() > 1)

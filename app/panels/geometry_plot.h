@@ -42,6 +42,7 @@ class GeometryPlot {
     GeometryView* view = nullptr;    // shared; null: the plot has its own
     const Frame* frame = nullptr;    // drawn: where another plot looks closer
     bool bare = false;               // without names and numbers of the axes
+    bool names = true;               // of the query that attends most to the watched keys
   };
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);

@@ -14,15 +14,16 @@ namespace kvloupe::panels {
 namespace {
 
 // Things (chunks, layers), not a continuum: their names stand beside the middle of each. `most` of them
-// have room.
+// have room, `named` always.
 template <typename NameOf>
-void middle_ticks(ImAxis axis, double begin, double end, double most, const NameOf& name_of) {
+void middle_ticks(ImAxis axis, double begin, double end, double most, int named,
+                  const NameOf& name_of) {
   int step = 1;
   for (const int candidate : {2, 5, 10, 20, 50, 100, 200, 500, 1000})
     if ((end - begin) / step > most) step = candidate;
   std::vector<double> at;
   std::vector<std::string> text;
-  for (int i = static_cast<int>(begin) / step * step; i < end; i += step) {
+  for (int i = static_cast<int>(begin) / step * step + named % step; i < end; i += step) {
     at.push_back(i + 0.5);
     text.push_back(name_of(i));
   }
@@ -40,7 +41,7 @@ void row_ticks(const MapPlotSpec& spec) {
   // Names belong to their rows alone; numbers can be counted on.
   const double lines = spec.row_names != nullptr ? 1.2 : 2.2;
   const double fit = std::max(2.0, (spec.size.y + axis) / (lines * ImGui::GetFontSize()));
-  middle_ticks(ImAxis_Y1, begin, end, fit, [&](int row) {
+  middle_ticks(ImAxis_Y1, begin, end, fit, spec.named_row, [&](int row) {
     const auto index = static_cast<std::size_t>(row);
     if (spec.row_names != nullptr) return (*spec.row_names)[index];
     return std::to_string(spec.row_numbers != nullptr ? (*spec.row_numbers)[index]
@@ -50,7 +51,7 @@ void row_ticks(const MapPlotSpec& spec) {
 
 void col_ticks(const MapPlotSpec& spec) {
   const double fit = std::max(2.0, spec.size.x / (3.5 * ImGui::GetFontSize()));
-  middle_ticks(ImAxis_X1, 0, spec.cols, fit, [&](int column) {
+  middle_ticks(ImAxis_X1, 0, spec.cols, fit, 0, [&](int column) {
     return std::to_string(spec.col_numbers != nullptr
                               ? (*spec.col_numbers)[static_cast<std::size_t>(column)]
                               : column);

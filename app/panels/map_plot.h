@@ -22,9 +22,10 @@ struct MapPlotSpec {
   bool show_y_ticks = true;
   bool row_ticks = false;                               // a number in the middle of each row
   const std::vector<std::string>* row_names = nullptr;  // in place of the numbers
-  int first_row = 0;                                    // the number of row 0
-  const std::vector<int>* row_numbers = nullptr;        // of each row, where they are no sequence
-  bool col_ticks = false;                               // a number in the middle of each column
+  int named_row = 0;                              // where not all have room, the ticks hit this one
+  int first_row = 0;                              // the number of row 0
+  const std::vector<int>* row_numbers = nullptr;  // of each row, where they are no sequence
+  bool col_ticks = false;                         // a number in the middle of each column
   const std::vector<int>* col_numbers = nullptr;  // of each column, where they are no sequence
   bool zoom_rows = true;    // false: the wheel zooms columns, with Ctrl rows too
   std::string content_key;  // of the result that is drawn: other pixels, other key

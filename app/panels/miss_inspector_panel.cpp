@@ -159,8 +159,9 @@ class MissInspectorPanel final : public Panel {
     const bool beside = known.size() == 2 && room.x > widgets::em(44);
     if (known.size() == 1 || beside) {
       // What is compared lies at one height.
+      const bool shared = shared_ui(context, known);
       columns_ui(context, known, "verdict",
-                 [&](const KeyUnderMethod& key) { verdict_ui(context, key); });
+                 [&](const KeyUnderMethod& key) { verdict_ui(context, key, shared); });
       const state::Selection& s = context.workspace.selection();
       // In a figure nothing is flipped.
       if (!context.figure)
@@ -174,7 +175,7 @@ class MissInspectorPanel final : public Panel {
     }
     for (const KeyUnderMethod& key : known) {
       ImGui::PushID(id_of(key.slot));
-      verdict_ui(context, key);
+      verdict_ui(context, key, false);
       ImGui::PopID();
       ImGui::Dummy({0, widgets::grid(0.5F)});
     }
@@ -206,9 +207,22 @@ class MissInspectorPanel final : public Panel {
     }
   }
 
+  // Once, where it is the same under both methods: what attention makes of the span in this row.
+  static bool shared_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known) {
+    if (known.size() != 2 || !known[0].span || !known[1].span || !is_of_several(known[0]))
+      return false;
+    std::array<std::string, 2> words;
+    for (std::size_t i = 0; i < 2; ++i)
+      words[i] = state::mass_sentence_of(known[i].span.question, *known[i].span);
+    if (words[0].empty() || words[0] != words[1]) return false;
+    widgets::text_wrapped(context.palette.muted, words[0]);
+    return true;
+  }
+
   static const char* id_of(Slot slot) { return slot == Slot::A ? "fate a" : "fate b"; }
 
-  void verdict_ui(DrawContext& context, const KeyUnderMethod& key) {
+  // `shared`: what does not depend on the method has been said of both.
+  void verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool shared) {
     const state::Result<MissQuestion>& span = key.span;
     const Place& place = span.question.place;
     const state::MethodFacts facts =
@@ -224,7 +238,9 @@ class MissInspectorPanel final : public Panel {
     const bool several = watched && watched->end > watched->begin + 1;
     // Of a single key all that is said of the span is said better below, if it is known.
     if (span && (several || key.why.result.state == state::ResultState::Empty)) {
-      widgets::text_wrapped(context.palette.muted, state::sentence_of(span.question, *span));
+      widgets::text_wrapped(context.palette.muted,
+                            shared ? state::kept_sentence_of(span.question, *span)
+                                   : state::sentence_of(span.question, *span));
       if (!span->deaths.empty()) widgets::text_wrapped(context.palette.muted, span->deaths);
     }
     key_verdict_ui(context, key, shown(key.slot).search);

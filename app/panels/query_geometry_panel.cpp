@@ -154,6 +154,23 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
   return text;
 }
 
+// "Of the question's 17 queries quoka asks 7, snapkv 11": who hears the question. Empty where one of the
+// methods chooses no queries or the chunk asks nothing.
+std::string both_finding(const std::vector<Geometry>& results) {
+  std::string text;
+  for (const Geometry& result : results) {
+    const QueryAnswer& queries = *result->queries;
+    if (queries.chosen_by.empty() || queries.geometry.chosen.empty()) return "";
+    const Asking asking = asking_in(result.question.place, queries);
+    if (asking.queries == 0) return "";
+    text += text.empty() ? fmt::format("Of the question's {} queries ", asking.queries) : ", ";
+    text += fmt::format("{} {}{}", result.question.method.id(),
+                        queries.votes_after ? "hears " : "asks ", asking.chosen);
+    if (queries.votes_after) text += " for the next chunk";
+  }
+  return text + ".";
+}
+
 // Whether the queries are a small blob among the keys, and there is room to show them closer: in a plot
 // of their own, or of two methods as an inset.
 bool looks_closer(const Geometry& result, bool is_half) {
@@ -231,7 +248,7 @@ class QueryGeometryPanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    if (!both) headline_ui(context, query_finding(place, *result->queries));
+    headline_ui(context, both ? both_finding(results) : query_finding(place, *result->queries));
     const Wanted wanted = wanted_by(context, place);
     legend(context, results, wanted);
     picked_ui(context, results);
@@ -353,6 +370,7 @@ class QueryGeometryPanel final : public Panel {
     } else {
       GeometryPlot::Spec framed = all;
       framed.frame = &plots.second.shown();
+      framed.names = false;  // the closer plot has the room
       titled("Queries and keys", plots.first, framed);
     }
     if (split.beside) ImGui::SameLine(0, gap);
@@ -394,7 +412,12 @@ class QueryGeometryPanel final : public Panel {
     ImGui::BeginChild("closer", size, ImGuiChildFlags_Borders, ImGuiWindowFlags_NoScrollbar);
     ImGui::PopStyleColor();
     ImGui::PopStyleVar();
-    plot(on, {.id = "##queries", .queries = true, .keys = false, .size = size, .bare = true});
+    plot(on, {.id = "##queries",
+              .queries = true,
+              .keys = false,
+              .size = size,
+              .bare = true,
+              .names = false});
     {
       const widgets::FontScope small(widgets::Type::Caption);
       const ImVec2 at = ImGui::GetWindowPos();

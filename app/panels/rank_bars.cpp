@@ -141,8 +141,9 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
     const Beyond one = beyond(methods[m], last);
     const std::string name =
         methods.size() == 1 ? "" : fmt::format("{}{} ", m == 0 ? "" : ", ", letter_of_method(m));
-    wastes += fmt::format("{}{} of {}", name, format_count(one.wastes),
-                          format_count(methods[m].answer.cell.wastes));
+    wastes += name + format_count(one.wastes);
+    if (methods.size() == 1)
+      wastes += fmt::format(" of {}", format_count(methods[m].answer.cell.wastes));
     lost += fmt::format("{}{}", name, format_count(one.lost));
     watched = std::max(watched, one.watched);
     all_wastes += one.wastes;

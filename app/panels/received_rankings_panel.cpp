@@ -404,7 +404,7 @@ class ReceivedRankingsPanel final : public Panel {
                                    ImPlotFlags_NoBoxSelect;
     if (!ImPlot::BeginPlot("##mean and max", size, kFlags)) return;
     ImPlot::SetupAxes(picture.has_selection()
-                          ? "mean attention received (full: selected, hollow: not)"
+                          ? "mean attention received (hollow, or orange around: not selected)"
                           : "mean attention received",
                       size.y < widgets::em(14) ? "largest received" : "largest attention received",
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
@@ -422,11 +422,12 @@ class ReceivedRankingsPanel final : public Panel {
       const auto j = static_cast<std::size_t>(key);
       const ImU32 color = color_of_key(context.palette, r.kind[j], picture.selected(j));
       const bool high = r.kind[j] == KeyKind::Global || r.kind[j] == KeyKind::QuerySpecific;
-      if (!picture.has_selection() || picture.selected(j))
-        draw->AddCircleFilled(pixel_of(r, least, key), radius, color);
-      else  // what should have been selected is larger, in the colour of a loss
-        draw->AddCircle(pixel_of(r, least, key), high ? 1.3F * radius : radius,
-                        high ? context.palette.miss : color, 0,
+      const bool selected = !picture.has_selection() || picture.selected(j);
+      const ImVec2 at = pixel_of(r, least, key);
+      // What should have been selected: its kind within, the colour of a loss around it.
+      if (selected || high) draw->AddCircleFilled(at, radius, color);
+      if (!selected)
+        draw->AddCircle(at, high ? 1.5F * radius : radius, high ? context.palette.miss : color, 0,
                         std::max(1.0F, widgets::em(high ? 0.12F : 0.07F)));
     }
     marks_ui(context, picture, least);

@@ -210,8 +210,8 @@ class SelectedVsTruePanel final : public Panel {
     };
     choice_ui("all", "top keys");
     if (both) choice_ui("kept_by_one", "kept by one");
-    choice_ui("misses", both ? "missed by either" : "misses");
-    choice_ui("wastes", both ? "wasted by either" : "wastes");
+    choice_ui("misses", both ? "missed" : "misses");
+    choice_ui("wastes", both ? "wasted" : "wastes");
   }
 
   // What the table shows of one method, or of both.

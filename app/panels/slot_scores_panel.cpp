@@ -216,6 +216,8 @@ class SlotScoresPanel final : public Panel {
     std::vector<std::string> names;
     for (std::int64_t slot = 0; slot < slots.num_slots(); ++slot)
       names.push_back(fmt::format("slot {}: {}", slot, query_name(place, result, slot)));
+    // Where not all fit, every other one is named: the one that wins most among them.
+    const auto most = std::max_element(result->won.begin(), result->won.end());
     MapPlotSpec spec;
     spec.id = "##map";
     spec.y_label = slots.num_slots() == 1 ? "query" : "query of each slot";
@@ -228,6 +230,7 @@ class SlotScoresPanel final : public Panel {
     if (with_keys) spec.x_label = "key";
     spec.row_ticks = true;
     spec.row_names = &names;
+    spec.named_row = most == result->won.end() ? 0 : most - result->won.begin();
     spec.zoom_rows = false;
     spec.content_key = result.key;
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {

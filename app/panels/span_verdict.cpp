@@ -123,6 +123,7 @@ struct Remedy {
   std::string change;
   std::optional<selection::MethodSpec> spec;  // that a click makes method B
   std::string effect, sentence;
+  bool rare = false;  // it helps fewer than one in ten of the heads that lose
 };
 
 std::vector<Remedy> remedies_of(const SpanLoss& loss) {
@@ -143,7 +144,8 @@ std::vector<Remedy> remedies_of(const SpanLoss& loss) {
           {change.change, change.spec,
            fmt::format("keeps all in {} of {} heads", change.heads, losing),
            fmt::format("{} of the {} {} some of the span would then keep all of it.", change.heads,
-                       losing, losing == 1 ? "head that loses" : "heads that lose")});
+                       losing, losing == 1 ? "head that loses" : "heads that lose"),
+           10 * change.heads < losing});
   return remedies;
 }
 
@@ -200,7 +202,9 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
   if (loss.has_budgets && !sums.enough)
     widgets::text_wrapped(context.palette.text,
                           "No budget that was tried keeps all of it in every head.");
-  const std::vector<Remedy> remedies = remedies_of(loss);
+  std::vector<Remedy> remedies = remedies_of(loss);
+  // What no click makes and hardly a head needs is not worth a line.
+  std::erase_if(remedies, [](const Remedy& remedy) { return !remedy.spec && remedy.rare; });
   for (const Remedy& remedy : remedies)
     remedy_ui(context, now, remedy, &remedy == &remedies.front());
 }
@@ -279,6 +283,16 @@ void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& l
   widgets::table_ui(context.palette, "##span heads table", table, look);
 }
 
+void grid_ui(DrawContext& context, const SpanLossNow& now) {
+  const SpanLoss& loss = *now.loss;
+  if (loss.heads.empty()) return;
+  heading_ui(context, "All layers and heads", loss.has_causes ? "a dot: this head matters" : "");
+  beside_ui(widgets::em(1), widgets::em(10.5F));
+  widgets::color_scale_ui(context.palette, widgets::diverging_color, "0", "1", "share kept",
+                          widgets::em(4));
+  HeadGrid(now).draw(context, now.question.place);
+}
+
 }  // namespace
 
 void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot slot, bool& search) {
@@ -303,20 +317,17 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
   if (!tiles.empty()) widgets::number_tiles_ui(p, tiles);
   causes_ui(context, loss);
   remedies_ui(context, now, search);
+  grid_ui(context, now);
   if (!now.error.empty()) widgets::text_wrapped(p.error, now.error);
   if (!now.doing.empty()) widgets::text_colored(p.muted, now.doing + "\u2026");
 }
 
 void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
-  if (!now.loss || now.loss->heads.empty()) return;
+  if (!now.loss || now.loss->heads.empty() || !now.loss->has_causes) return;
   const SpanLoss& loss = *now.loss;
-  heading_ui(context, "The span in all layers", loss.has_causes ? "a dot: this head matters" : "");
-  beside_ui(widgets::em(1), widgets::em(14));
-  widgets::color_scale_ui(context.palette, widgets::diverging_color, "0", "1", "share kept",
-                          widgets::em(4));
-  if (loss.has_causes && !context.figure) all_heads_ui(loss, all);
-  HeadGrid(now).draw(context, now.question.place);
-  if (loss.has_causes) heads_ui(context, now.question.place, loss, all);
+  heading_ui(context, "Heads that matter to the span", "");
+  if (!context.figure) all_heads_ui(loss, all);
+  heads_ui(context, now.question.place, loss, all);
 }
 
 }  // namespace kvloupe::panels

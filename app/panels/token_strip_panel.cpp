@@ -241,7 +241,9 @@ class TokenStripPanel final : public Panel {
     }
   }
 
+  // In the line of what is shown, where there is room.
   void search_ui(DrawContext& context) {
+    beside_ui(widgets::em(1.2F), widgets::em(14));
     ImGui::SetNextItemWidth(std::min(widgets::em(14), ImGui::GetContentRegionAvail().x));
     if (std::exchange(start_search_, false)) ImGui::SetKeyboardFocusHere();
     if (ImGui::InputTextWithHint("##search", widgets::with_key("Search the text", "find").c_str(),
@@ -254,9 +256,6 @@ class TokenStripPanel final : public Panel {
     if (key != search_key_) match_ = -1;
     search_key_ = key;
     if (!search_.empty()) matches_ui(context, question);
-    // The legend goes on in this line where there is room.
-    ImGui::SameLine(0, widgets::em(1));
-    if (ImGui::GetContentRegionAvail().x < widgets::em(30)) ImGui::NewLine();
   }
 
   void matches_ui(DrawContext& context, const TextSearchQuestion& question) {
@@ -293,7 +292,7 @@ class TokenStripPanel final : public Panel {
     else
       add_states(p, strips, show == Show::Both, items);
     if (show == Show::Both)
-      items.push_back({"A above the letters, B below", p.muted, widgets::LegendItem::Shape::Edges});
+      items.push_back({"A above, B below", p.muted, widgets::LegendItem::Shape::Edges});
     if (show == Show::Traces)
       items.push_back({"in one prompt alone", p.warning, widgets::LegendItem::Shape::Line});
     items.push_back(legend_of(p, Meaning::Current));

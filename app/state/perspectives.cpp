@@ -27,7 +27,7 @@ std::vector<Perspective> make_perspectives() {
        RailIcon::Rows,
        0.31F,
        0.34F,
-       0.29F,
+       0.32F,
        false,
        {{"kv_map", Spot::Large},
         {"attention_map", Spot::Large},

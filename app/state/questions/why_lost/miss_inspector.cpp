@@ -273,6 +273,29 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
                      chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
 }
 
+std::string mass_sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
+  const Place& place = question.place;
+  const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
+  if (chunk.total == 0 || chunk.dense) return "";
+  return fmt::format(
+      "At {}, layer {}, {}, the {} of {} {} {} of the attention mass; the best ranks {} of {}.",
+      chunk_name(place.info(), place.chunk), place.layer, answer.row_name, keys(chunk.total),
+      watched_words(place), chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass),
+      format_count(chunk.best_true_rank + 1), format_count(chunk.num_candidates));
+}
+
+std::string kept_sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {
+  const MissQuestion::Chunk& chunk =
+      answer.chunks.at(static_cast<std::size_t>(question.place.chunk));
+  std::string text =
+      fmt::format("{} keeps {} of {}", question.method.id(), chunk.kept, chunk.total);
+  if (chunk.kept == 0 && chunk.best_true_rank >= 0 && chunk.best_true_rank < chunk.num_kept)
+    text +=
+        fmt::format(". The {} that it keeps had room for it: its choice lost it, not the budget",
+                    format_count(chunk.num_kept));
+  return text + ".";
+}
+
 ViewInfo miss_inspector_view() {
   return ViewInfo{kViewId, "Miss inspector",
                   "why a key was kept or lost, and what became of it chunk by chunk",

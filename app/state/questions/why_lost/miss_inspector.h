@@ -67,5 +67,9 @@ class Workspace;
 std::vector<Slot> inspected_slots(const Workspace& workspace);
 // What one chunk says of the span, as a sentence.
 std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer);
+// The same in two parts: what attention makes of the span, whatever the method (empty where nothing was
+// chosen), and what the method kept of it.
+std::string mass_sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer);
+std::string kept_sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer);
 
 }  // namespace kvloupe::state
