@@ -38,7 +38,8 @@ class BudgetSweepPanel final : public Panel {
     if (!ready_ui(context, result, "Sweeping the budget")) return;
     const Number number = state::budget_sweep_number(context.workspace);
     const std::vector<SweepStroke> lines = sweep_strokes(context.palette, result.question, *result);
-    if (const std::string found = finding_of(lines, number); !found.empty())
+    if (const std::string found = state::sweep_finding({lines.begin(), lines.end()}, number);
+        !found.empty())
       headline_ui(context, found);
     legend(context, lines, number);
     notes_ui(context, result, number);
@@ -130,26 +131,6 @@ class BudgetSweepPanel final : public Panel {
     items.push_back({"targets " + goals, widgets::with_alpha(context.palette.good, 0.5F),
                      widgets::LegendItem::Shape::Line});
     widgets::legend_ui(context.palette, items);
-  }
-
-  // "90 % recall takes quoka 1,010 keys a row, snapkv 847, the true top keys 426.": the least target.
-  static std::string finding_of(const std::vector<SweepStroke>& lines, Number number) {
-    const replay::NumberInfo& info = replay::info_of(number);
-    std::string text;
-    for (const SweepStroke& line : lines) {
-      if (!line.curve->has_budget() || line.curve->points.empty() ||
-          line.bound == state::SweepLine::Bound::Chance)
-        continue;
-      const std::optional<std::int64_t> enough = line.curve->enough_of(number).front();
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
-                          line.slot ? line.label.substr(line.label.find(' ') + 1)
-                                    : std::string("the true top keys"),
-                          enough ? format_count(*enough) : "more than was tried");
-    }
-    if (text.empty()) return text;
-    return fmt::format("{:g} % {}{} takes, in keys a row: {}.",
-                       100 * analysis::goal_of(number, analysis::kSweepTargets.front()),
-                       info.heading, info.higher_is_better() ? "" : " at most", text);
   }
 
   // What the curves alone would not tell.

@@ -251,7 +251,10 @@ class MissInspectorPanel final : public Panel {
     const float width = ImGui::GetContentRegionAvail().x;
     const float gap = widgets::em(0.45F) + ImGui::GetStyle().ItemSpacing.y;
     const float fates = key_fates_height(key) + gap, lists = key_lists_height(key, width) + gap;
-    const float plot = std::clamp(room - fates - lists - gap, widgets::em(11), widgets::em(17));
+    // In a figure not by the room: that is of a page which grows until all fits.
+    const float plot =
+        context.figure ? widgets::em(13)
+                       : std::clamp(room - fates - lists - gap, widgets::em(11), widgets::em(17));
     const auto section = [gap = widgets::em(0.45F)] { ImGui::Dummy({0, gap}); };
     section();
     key_life_ui(context, key, plot);

@@ -192,6 +192,24 @@ TEST_F(BudgetSweepTest, LinesNameAAndBAsTheyAreNow) {
   EXPECT_EQ(labels(question("oracle", "quoka")), (Labels{"A: oracle", "B: quoka", random}));
 }
 
+TEST_F(BudgetSweepTest, TheFindingNamesTheBudgetsOfTheLeastTarget) {
+  const auto asked = question("snapkv:window=4", "quoka");
+  const auto result = answer(asked);
+  const auto enough = [&](const char* id) {
+    return std::to_string(*curve_of(*result, id).enough_of(Number::MassRecall).front());
+  };
+  const auto lines = sweep_lines(asked, *result);
+  EXPECT_EQ(sweep_finding(lines, Number::MassRecall),
+            "90 % recall takes, in keys a row: snapkv " + enough("snapkv") + ", quoka " +
+                enough("quoka") + ", the true top keys " + enough("oracle") + ".");
+  EXPECT_EQ(sweep_finding({}, Number::MassRecall), "");
+  // Of one method on both sides the letters are no name.
+  const auto same = question("quoka:budget_tokens=8", "quoka:budget_tokens=9");
+  const auto both = answer(same);
+  EXPECT_THAT(sweep_finding(sweep_lines(same, *both), Number::MassRecall),
+              testing::StartsWith("90 % recall takes, in keys a row: quoka "));
+}
+
 TEST_F(BudgetSweepTest, CurvesOfOneMethodAreToldApart) {
   const auto result = answer(question("quoka:num_queries=3", "quoka:num_queries=5"));
   std::vector<std::string> names;

@@ -4,6 +4,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
@@ -369,6 +370,25 @@ std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
   lines.insert(lines.end(), others.begin(), others.end());
   lines.insert(lines.end(), ends.begin(), ends.end());
   return lines;
+}
+
+std::string sweep_finding(const std::vector<SweepLine>& lines, Number number) {
+  const replay::NumberInfo& info = replay::info_of(number);
+  std::vector<std::string> each;
+  for (const SweepLine& line : lines) {
+    if (!line.curve->has_budget() || line.curve->points.empty() ||
+        line.bound == SweepLine::Bound::Chance)
+      continue;
+    const std::string name = line.bound  ? "the true top keys"
+                             : line.slot ? line.label.substr(line.label.find(": ") + 2)
+                                         : line.label;
+    const std::optional<std::int64_t> enough = line.curve->enough_of(number).front();
+    each.push_back(name + " " + (enough ? format_count(*enough) : "more than was tried"));
+  }
+  if (each.empty()) return "";
+  return fmt::format("{:g} % {}{} takes, in keys a row: {}.",
+                     100 * analysis::goal_of(number, analysis::kSweepTargets.front()), info.heading,
+                     info.higher_is_better() ? "" : " at most", fmt::join(each, ", "));
 }
 
 std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer, Number number) {
