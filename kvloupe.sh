@@ -204,7 +204,8 @@ case "${1:-}" in
   clean) clean "${@:2}" ;;
   *)
     set_up_program
-    if [[ ${1:-} == import ]]; then set_up_python ", safetensors"; fi
+    # Help reads no arrays.
+    if [[ ${1:-} == import && " $* " != *" --help "* ]]; then set_up_python ", safetensors"; fi
     if [[ " $* " == *" --python"[\ =]* ]]; then set_up_python ""; fi
     exec "$program" "$@"
     ;;

@@ -74,5 +74,6 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR}/lib ${torch}/lib ${nvidia_lib})
 # What is loaded while it runs: OpenGL without a screen, and the fonts.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libegl1, libegl-mesa0, libgl1, libgl1-mesa-dri, fonts-inter, fonts-jetbrains-mono")
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "fonts-noto-core")
+# And what arrays and methods in Python are read with (Debian 12 has no package of safetensors).
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "fonts-noto-core, python3-numpy, python3-h5py")
 include(CPack)

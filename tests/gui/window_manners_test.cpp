@@ -1,6 +1,7 @@
 // The small things that a user trips over: which thing a key closes, what is found, what can be clicked.
 #include "app/panels/view_frame.h"
 #include "app/state/questions/how_it_ran/trace_info.h"
+#include "app/state/questions/how_much/latency.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
@@ -31,6 +32,34 @@ class WindowManners : public test::WindowTest {
   }
   static int open_popups() { return ImGui::GetCurrentContext()->OpenPopupStack.Size; }
 };
+
+// The first test: the view was not seen before.
+TEST_F(WindowManners, LatencyTimesBothMethodsWhenItIsFirstSeen) {
+  look();
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=48");
+  workspace().cursor.set_method(Slot::B, "streaming_llm:budget_tokens=64");
+  settle();
+  const auto timed = [](Slot slot) {
+    return workspace().ask(state::LatencyQuestion{place(), workspace().method(slot)});
+  };
+  ASSERT_FALSE(timed(Slot::A));
+  ASSERT_FALSE(timed(Slot::B));
+  drive("panels", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View/Panels/Latency");
+  });
+  frames(4);
+  settle();
+  ASSERT_TRUE(timed(Slot::A));
+  ASSERT_TRUE(timed(Slot::B));
+  EXPECT_EQ(timed(Slot::B).question.method.id(), "streaming_llm");
+  // Another method waits for Run.
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=32");
+  settle();
+  EXPECT_FALSE(timed(Slot::A));
+  explorer().run_command("layout.reset");
+  settle();
+}
 
 TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
   look();
