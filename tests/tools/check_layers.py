@@ -30,6 +30,7 @@ ALLOWED = {
     "core/measure": ORDER,
     "core/calibration": ORDER,
     "core/engine": CORE,
+    "core/c_api": ORDER[:6],
     "core/cuda": ["core/base", "core/attention", "core/device"],
     "capture": CORE,
     "app/state": CORE,
@@ -45,7 +46,7 @@ FOREIGN = {
     "HDF5": (r"hdf5(_hl)?\.h|H5\w+\.h", ["core/trace"]),
     "Torch": (
         r"(torch|ATen|c10)/.*",
-        ["core/attention", "core/device", "core/cuda", "capture"] + CORE[4:],
+        ["core/attention", "core/device", "core/cuda", "core/c_api", "capture"] + CORE[4:],
     ),
     "ImGui": (r"(imgui|implot|implot3d|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
               ["app/widgets", "app/panels", "app/figure", "app/shell"]),
