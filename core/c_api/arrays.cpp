@@ -52,7 +52,8 @@ std::int64_t length_of(const kvloupe_array& array, const char* name) {
   return length;
 }
 
-at::Tensor tensor_of(const kvloupe_array& array, const ArrayShape& shape, bool whole) {
+at::Tensor tensor_of(const kvloupe_array& array, const ArrayShape& shape, std::int64_t from,
+                     bool whole) {
   if (array.shape[0] != shape.heads || array.shape[1] != shape.length ||
       array.shape[2] != shape.head_dim)
     throw refused(
@@ -67,10 +68,12 @@ at::Tensor tensor_of(const kvloupe_array& array, const ArrayShape& shape, bool w
   if (reinterpret_cast<std::uintptr_t>(array.data) % c10::elementSize(type) != 0)
     throw refused(shape.name, "its numbers do not lie at multiples of their size",
                   "pass an aligned copy");
-  const at::Tensor given = at::from_blob(
-      const_cast<void*>(array.data), {shape.heads, shape.length, shape.head_dim},
-      {array.strides[0], array.strides[1], std::int64_t{1}}, at::TensorOptions().dtype(type));
-  const bool rows_follow = shape.length == 1 || given.stride(1) == shape.head_dim;
+  const at::Tensor given =
+      at::from_blob(const_cast<void*>(array.data), {shape.heads, shape.length, shape.head_dim},
+                    {array.strides[0], array.strides[1], std::int64_t{1}},
+                    at::TensorOptions().dtype(type))
+          .narrow(1, from, shape.length - from);
+  const bool rows_follow = given.size(1) == 1 || given.stride(1) == shape.head_dim;
   if (type == at::kFloat && (whole ? given.is_contiguous() : rows_follow)) return given;
   return at::empty(given.sizes(), at::kFloat).copy_(given);
 }

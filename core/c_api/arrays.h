@@ -22,10 +22,11 @@ struct ArrayShape {
 // The length that an array's second axis says; throws Error{Usage} below 1 or above what positions count.
 std::int64_t length_of(const kvloupe_array& array, const char* name);
 
-// float32, the rows of a head one after the other: the caller's memory where it is so already and `whole`
-// is not asked for or all of it is contiguous, else a copy. Throws Error{Usage} naming the array for
+// Rows [from, length) of every head as float32, the rows of a head one after the other: the caller's memory where
+// it is so already, else a copy. `whole`: the heads follow each other, too. Throws Error{Usage} naming the array for
 // another shape, a type or strides that cannot be read, memory that is not there.
-at::Tensor tensor_of(const kvloupe_array& array, const ArrayShape& shape, bool whole = false);
+at::Tensor tensor_of(const kvloupe_array& array, const ArrayShape& shape, std::int64_t from = 0,
+                     bool whole = false);
 
 // Throws Error{Input} naming layer, head and position for a NaN or an infinity in rows [begin, end) of
 // float32 [heads, rows, head_dim]; `first` is the position of row 0.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -127,6 +128,10 @@ int need_engine() {
 
 const Calls& calls() { return *loaded.load(std::memory_order_acquire); }
 
+// The structs as they were in the first version of this interface.
+constexpr std::size_t kLeastModel = offsetof(kvloupe_model, model_hash) + sizeof(const char*);
+constexpr std::size_t kLeastChunk = offsetof(kvloupe_chunk, novelty) + sizeof(const float*);
+
 // A struct of the caller, who may know fewer members of it than this library: the rest is 0. False where it is too short.
 template <typename Struct>
 bool take(const Struct* given, std::size_t least, Struct& taken) {
@@ -156,7 +161,7 @@ int kvloupe_selector_create(const char* spec, const kvloupe_model* model, int32_
                  "pass a SPEC, a model and where it goes");
   *selector = nullptr;
   kvloupe_model taken;
-  if (!take(model, sizeof(kvloupe_model), taken))
+  if (!take(model, kLeastModel, taken))
     return usage("no selector can be made", "the model's size is not that of kvloupe_model",
                  "set its member size to sizeof(kvloupe_model)");
   if (const int failed = need_engine()) return failed;
@@ -174,7 +179,7 @@ const char* kvloupe_selector_spec(const kvloupe_selector* selector) {
 int kvloupe_selector_select(kvloupe_selector* selector, const kvloupe_chunk* chunk) {
   if (selector == nullptr) return no_selector();
   kvloupe_chunk taken;
-  if (chunk == nullptr || !take(chunk, sizeof(kvloupe_chunk), taken))
+  if (chunk == nullptr || !take(chunk, kLeastChunk, taken))
     return usage("the selector has no chunk",
                  "it is NULL, or its size is not that of kvloupe_chunk",
                  "set its member size to sizeof(kvloupe_chunk)");

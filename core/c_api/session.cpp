@@ -90,7 +90,6 @@ selection::BasisPtr basis_of(const selection::MethodSpec& spec, const kvloupe_mo
         what, "basis=self is fitted on a whole text, and the selector sees a chunk at a time",
         "give basis=PATH, a file that kvloupe calibrate made for the model");
   trace::ModelInfo info;
-  info.name = "you gave";
   info.num_layers = model.num_layers;
   info.num_q_heads = model.num_q_heads;
   info.num_kv_heads = model.num_kv_heads;
@@ -114,10 +113,6 @@ selection::BasisPtr basis_of(const selection::MethodSpec& spec, const kvloupe_mo
   return selection::load_basis(spec, info);
 }
 
-bool is_among(const std::vector<std::string>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 }  // namespace
 
 Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
@@ -129,9 +124,9 @@ Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
   canonical_ = spec_.canonical();
   layout_ = selection::row_layout(spec_, shape_);
   basis_ = basis_of(spec_, model);
-  // Values that are sliced have a basis of their own.
-  reads_values_ = is_among(spec_.info().needs, "v") ||
-                  (spec_.traits().lanes && spec_.traits().lanes->slices_values);
+  // Sliced lanes of values are rotated; lane methods that evict gather what is kept with its values.
+  const auto& pruned = spec_.traits().lanes;
+  reads_values_ = pruned && (pruned->slices_values || spec_.traits().evicts());
   start();
 }
 
@@ -213,16 +208,24 @@ selection::Cell Session::cell_of(const kvloupe_chunk& chunk, std::int64_t length
   cell.ends_prefill = chunk.ends_prefill != 0 && cell.phase == trace::Phase::Prefill;
   cell.softmax = softmax_[static_cast<std::size_t>(chunk.layer)];
   const std::int64_t kv_len = cell.kv_len(), heads = shape_.num_kv_heads, lanes = shape_.head_dim;
-  cell.q =
-      tensor_of(chunk.q, {"q", "[q_heads, m, head_dim]", shape_.num_q_heads, length, lanes}, true);
+  cell.q = tensor_of(chunk.q, {"q", "[q_heads, m, head_dim]", shape_.num_q_heads, length, lanes}, 0,
+                     true);
   check_finite(cell.q, "q", chunk.layer, 0, length, chunk.past);
   // What came before was looked at with its own chunk.
   const std::int64_t begin = order_.begins(chunk.layer) ? 0 : chunk.past;
   cell.k = tensor_of(chunk.k, {"k", "[kv_heads, past + m, head_dim]", heads, kv_len, lanes});
   check_finite(cell.k, "k", chunk.layer, begin, kv_len, 0);
-  if (chunk.v.data != nullptr || reads_values_) {
-    cell.v = tensor_of(chunk.v, {"v", "[kv_heads, past + m, head_dim]", heads, kv_len, lanes});
-    check_finite(cell.v, "v", chunk.layer, begin, kv_len, 0);
+  if (chunk.v.data == nullptr && reads_values_)
+    throw usage_error(fmt::format("{} cannot select", spec_.id()),
+                      "it reads values, and v was not given",
+                      "give v, [kv_heads, past + m, head_dim]");
+  if (chunk.v.data != nullptr) {
+    // Values that the method does not read are looked at, as the program does, and no further.
+    const std::int64_t from = reads_values_ ? 0 : begin;
+    const at::Tensor v =
+        tensor_of(chunk.v, {"v", "[kv_heads, past + m, head_dim]", heads, kv_len, lanes}, from);
+    check_finite(v, "v", chunk.layer, begin - from, kv_len - from, from);
+    if (reads_values_) cell.v = v;
   }
   if (spec_.traits().needs_probe) add_probe(chunk, cell);
   return cell;
@@ -249,7 +252,7 @@ void Session::add_probe(const kvloupe_chunk& chunk, selection::Cell& cell) const
   const std::int64_t count = length_of(chunk.probe_q, "probe_q");
   cell.probe_q = tensor_of(
       chunk.probe_q,
-      {"probe_q", "[q_heads, n, head_dim]", shape_.num_q_heads, count, shape_.head_dim}, true);
+      {"probe_q", "[q_heads, n, head_dim]", shape_.num_q_heads, count, shape_.head_dim}, 0, true);
   check_finite(cell.probe_q, "probe_q", chunk.layer, 0, count, cell.kv_len());
 }
 
