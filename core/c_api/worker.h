@@ -1,11 +1,10 @@
 // A thread of the engine's own. All work of a selector is done there: the engine is loaded with a C library of its own
-// (library.cpp), and threads of the host's C library lack what that one prepares for each of its threads (<ctype.h>'s tables,
-// destructors at the thread's end).
+// (library.cpp), and a thread of the host's C library lacks what that one prepares for each of its threads (<ctype.h>'s tables,
+// destructors at the thread's end) and has the slots of its pthread_setspecific() in use already.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 namespace kvloupe::c_api {
@@ -15,11 +14,7 @@ class Worker {
   // Throws std::system_error where the system starts no further thread.
   Worker() : thread_([this] { serve(); }) {}
   ~Worker() {
-    {
-      const std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
+    tell(State::Ends);
     thread_.join();
   }
   Worker(const Worker&) = delete;
@@ -27,28 +22,29 @@ class Worker {
 
   // Returns when `work`, which must not throw, is done. One caller at a time.
   void run(const std::function<void()>& work) {
-    std::unique_lock lock(mutex_);
     work_ = &work;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return work_ == nullptr; });
+    tell(State::Works);
+    state_.wait(State::Works, std::memory_order_acquire);
   }
 
  private:
+  enum class State { Waits, Works, Ends };
+
+  void tell(State state) {
+    state_.store(state, std::memory_order_release);
+    state_.notify_all();
+  }
   void serve() {
-    std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return work_ != nullptr || ends_; });
-      if (work_ == nullptr) return;
+      state_.wait(State::Waits, std::memory_order_acquire);
+      if (state_.load(std::memory_order_acquire) == State::Ends) return;
       (*work_)();
-      work_ = nullptr;
-      changed_.notify_all();
+      tell(State::Waits);
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  std::atomic<State> state_{State::Waits};
   const std::function<void()>* work_ = nullptr;
-  bool ends_ = false;
   std::thread thread_;
 };
 
