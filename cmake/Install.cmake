@@ -24,6 +24,10 @@ install(TARGETS ${own_libraries} LIBRARY DESTINATION ${libraries})
 foreach(target ${own_libraries})
   install(CODE "file(RPATH_SET FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${libraries}/$<TARGET_FILE_NAME:${target}>\" NEW_RPATH [[\$ORIGIN]])")
 endforeach()
+# For other programs: -lkvloupe finds it, and it finds the engine in the folder below.
+set_target_properties(kvloupe_library PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+install(TARGETS kvloupe_library LIBRARY DESTINATION lib)
+install(FILES core/c_api/kvloupe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # libtorch_cpu, what it names, and what that names: NVIDIA's libraries for its profiler, the CUDA runtime, OpenMP.
 file(GLOB torch_libraries
   ${torch}/lib/libtorch_cpu.so ${torch}/lib/libc10.so ${torch}/lib/libgomp.so.1

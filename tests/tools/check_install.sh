@@ -50,6 +50,10 @@ check "no library is looked for in the build or the cache" \
   sh -c "! readelf -d '$at'/bin/kvloupe '$at'/lib*/kvloupe/libkvloupe_*.so '$at'/lib/*/kvloupe/libkvloupe_*.so 2>/dev/null |
     grep -E 'R(UN)?PATH' | grep -qE '$build|/\.cache/'"
 
+# A program in C, compiled against what is installed; and the package, with the library that lies there.
+check "a program in C is compiled" cc -std=c11 -I "$at/include" "$build/tests/c_api/example.c" -o "$work/example" -L "$at/lib" -lkvloupe "-Wl,-rpath,$at/lib"
+check "it selects" says "KV head 1: 32 of 192 keys" env -i HOME="$work/home" "$work/example"
+
 completed() { # WORDS...: what bash offers for the last one
   COMP_WORDS=("$@")
   COMP_CWORD=$(($# - 1))

@@ -2,7 +2,7 @@
 """Holds #include lines to the direction of the folders; exits 1 when one points the wrong way.
 
 base <- {trace, attention, device} <- selection <- session <- replay <- {analysis, measure, calibration};
-core <- capture <- app; inside app: state <- widgets <- panels <- figure <- shell, cli and bench on top. Also: HDF5 only in
+core <- capture <- app; c_api stands on selection; inside app: state <- widgets <- panels <- figure <- shell, cli and bench on top. Also: HDF5 only in
 core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state; standard output only in core/base/results, tooltips only in app/widgets/tooltip. Files over 500 lines are listed as warnings.
 """
 
@@ -30,6 +30,7 @@ ALLOWED = {
     "core/measure": ORDER,
     "core/calibration": ORDER,
     "core/engine": CORE,
+    "core/c_api": ORDER[:5],
     "core/cuda": ["core/base", "core/attention", "core/device"],
     "capture": CORE,
     "app/state": CORE,
@@ -45,7 +46,7 @@ FOREIGN = {
     "HDF5": (r"hdf5(_hl)?\.h|H5\w+\.h", ["core/trace"]),
     "Torch": (
         r"(torch|ATen|c10)/.*",
-        ["core/attention", "core/device", "core/cuda", "capture"] + CORE[4:],
+        ["core/attention", "core/device", "core/cuda", "core/c_api", "capture"] + CORE[4:],
     ),
     "ImGui": (r"(imgui|implot|implot3d|imgui_test_engine)(_internal)?(/.*|\.h)|GLFW/.*",
               ["app/widgets", "app/panels", "app/figure", "app/shell"]),

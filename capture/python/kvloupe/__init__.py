@@ -1,4 +1,5 @@
-"""Records what attention sees in a transformers model, reads KVLoupe traces, and adds methods of your own to them.
+"""Records what attention sees in a transformers model, reads KVLoupe traces, adds methods of your own to them, and selects by
+KVLoupe's methods in your program.
 
     with kvloupe.record(model, "t.h5", tokenizer=tokenizer):
         model.generate(**inputs)
@@ -6,12 +7,16 @@
     trace = kvloupe.open("t.h5")
     trace.attention(layer=3, q_head=0, begin=100, end=101)
     trace.add_run("mine", lambda layer, chunk, q, k, v: scores_of(q, k), budget=256)
+
+    selector = kvloupe.Selector("quoka:budget_tokens=256", layers=24, q_heads=16, kv_heads=4, head_dim=64)
+    rows = selector.select(layer, q, k, v, past)
 """
 from .errors import KvloupeError
 from .reader import Trace
 from .reader import open_trace as open
+from .selector import Selector
 
-__all__ = ["KvloupeError", "Trace", "merge", "methods_from", "open", "record"]
+__all__ = ["KvloupeError", "Selector", "Trace", "merge", "methods_from", "open", "record"]
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,

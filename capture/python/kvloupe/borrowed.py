@@ -1,0 +1,70 @@
+"""Arrays of numpy, torch or anything with DLPack, as libkvloupe.so reads them: where they lie, without a copy."""
+import ctypes
+
+import numpy as np
+
+from .errors import KvloupeError, one_line
+from .library import BFLOAT16, FLOAT16, FLOAT32, Array
+
+TYPES = "float32, float16 or bfloat16"
+# DLPack 1.0, dlpack.h: kDLFloat, kDLBfloat; kDLCPU and host memory that a GPU may read, too.
+_DTYPES = {(2, 32): FLOAT32, (2, 16): FLOAT16, (4, 16): BFLOAT16}
+_HOST = {1, 3, 11}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _refused(name, why, what_to_do):
+    return KvloupeError(f"{name} cannot be used", why, what_to_do)
+
+
+def borrow(given, name):
+    """(Array, owner): the array stays valid while `owner` lives."""
+    return _of_numpy(given, name) if isinstance(given, np.ndarray) else _of_dlpack(given, name)
+
+
+def _of_numpy(given, name):
+    kinds = {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}  # the last is of the package ml_dtypes
+    if given.dtype.name not in kinds or not given.dtype.isnative:
+        raise _refused(name, f"its numbers are {given.dtype.str if given.dtype.kind in 'fiub' else given.dtype}", f"give {TYPES}")
+    if given.ndim != 3:
+        raise _refused(name, f"its shape is {given.shape}", "give three axes: heads, tokens, head_dim")
+    strides = [step // given.itemsize for step in given.strides]
+    if any(step % given.itemsize for step in given.strides):
+        raise _refused(name, "its numbers do not lie at multiples of their size", "pass a contiguous copy")
+    return _array(given.ctypes.data, given.shape, strides, kinds[given.dtype.name]), given
+
+
+def _of_dlpack(given, name):
+    if not hasattr(given, "__dlpack__"):
+        raise _refused(name, f"it is of type {type(given).__name__}", "give an array of numpy or torch, or anything with __dlpack__")
+    if hasattr(given, "detach"):
+        given = given.detach()  # gradients are no matter here
+    try:
+        capsule = given.__dlpack__()
+        address = _pointer_of(capsule, b"dltensor")
+    except Exception as error:
+        raise _refused(name, f"DLPack does not give it: {one_line(error)}", "pass a copy in the memory of the CPU") from None
+    tensor = _DLTensor.from_address(address)
+    if tensor.device_type not in _HOST:
+        raise _refused(name, "it is not in the memory of the CPU", "pass a copy there, such as tensor.cpu()")
+    kind = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if kind is None:
+        raise _refused(name, f"its numbers are {getattr(given, 'dtype', 'of another type')}", f"give {TYPES}")
+    if tensor.ndim != 3:
+        raise _refused(name, f"its shape is {tuple(tensor.shape[i] for i in range(tensor.ndim))}", "give three axes: heads, tokens, head_dim")
+    shape = [tensor.shape[i] for i in range(3)]
+    strides = [tensor.strides[i] for i in range(3)] if tensor.strides else [shape[1] * shape[2], shape[2], 1]
+    return _array((tensor.data or 0) + tensor.byte_offset, shape, strides, kind), capsule
+
+
+def _array(address, shape, strides, kind):
+    return Array(address or None, (ctypes.c_int64 * 3)(*shape), (ctypes.c_int64 * 3)(*strides), kind, 0)

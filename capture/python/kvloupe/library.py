@@ -1,0 +1,99 @@
+"""libkvloupe.so: where it is, and its functions (core/c_api/kvloupe.h) by ctypes."""
+import ctypes
+import functools
+import os
+import pathlib
+import shutil
+import threading
+
+from .errors import KvloupeError
+
+NAME = "libkvloupe.so"
+ABI = 1
+_loading = threading.Lock()
+
+FLOAT32, FLOAT16, BFLOAT16 = range(3)
+
+
+class Model(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("num_layers", ctypes.c_int32), ("num_q_heads", ctypes.c_int32), ("num_kv_heads", ctypes.c_int32),
+                ("head_dim", ctypes.c_int32), ("rope_interleaved", ctypes.c_int32), ("softmax_scale", ctypes.c_double), ("softcap", ctypes.c_double),
+                ("rope_theta", ctypes.c_double), ("windows", ctypes.POINTER(ctypes.c_int32)), ("sink_logits", ctypes.POINTER(ctypes.c_float)),
+                ("model_hash", ctypes.c_char_p)]
+
+
+class Array(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("shape", ctypes.c_int64 * 3), ("strides", ctypes.c_int64 * 3), ("dtype", ctypes.c_int32),
+                ("reserved", ctypes.c_int32)]
+
+
+class Chunk(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("layer", ctypes.c_int32), ("past", ctypes.c_int64), ("phase", ctypes.c_int32),
+                ("ends_prefill", ctypes.c_int32), ("q", Array), ("k", Array), ("v", Array), ("probe_q", Array),
+                ("novelty", ctypes.POINTER(ctypes.c_float))]
+
+
+def _places():
+    """Where the library may lie, the first that is there counts."""
+    program = os.environ.get("KVLOUPE_PROGRAM") or shutil.which("kvloupe")
+    if program:
+        yield pathlib.Path(program).resolve().parent.parent / "lib" / NAME
+    package = pathlib.Path(__file__).resolve().parent
+    # PREFIX/share/kvloupe/python/kvloupe, and capture/python/kvloupe of a checkout.
+    yield package.parents[3] / "lib" / NAME
+    yield package.parents[2] / "build" / "release" / "lib" / NAME
+
+
+def _file():
+    named = os.environ.get("KVLOUPE_LIBRARY")
+    if named:
+        return named
+    for place in _places():
+        if place.is_file():
+            return str(place)
+    raise KvloupeError("the methods of KVLoupe cannot be used here", f"{NAME} was not found",
+                       "build it (./kvloupe.sh) or install it, and name its file in KVLOUPE_LIBRARY, or the program in KVLOUPE_PROGRAM")
+
+
+def library():
+    """Its functions; loaded once. Raises KvloupeError where it is missing or of another version."""
+    with _loading:
+        return _load(_file())
+
+
+@functools.lru_cache(maxsize=None)
+def _load(file):
+    try:
+        loaded = ctypes.CDLL(file)
+        version = loaded.kvloupe_abi_version
+        version.restype, version.argtypes = ctypes.c_uint32, []
+    except (OSError, AttributeError) as error:
+        raise KvloupeError(f"the library {file} cannot be used", " ".join(str(error).split()), "name another file in KVLOUPE_LIBRARY, or build it again") from None
+    if version() != ABI:
+        raise KvloupeError(f"the library {file} cannot be used", f"it has version {version()} of its interface, this package speaks version {ABI}",
+                           "use the library and the package of one version")
+    selector, number = ctypes.c_void_p, ctypes.c_int64
+    for name, result, arguments in (
+            ("version", ctypes.c_char_p, []),
+            ("last_error", ctypes.c_char_p, []),
+            ("selector_create", ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(Model), ctypes.c_int32, ctypes.POINTER(selector)]),
+            ("selector_destroy", None, [selector]),
+            ("selector_spec", ctypes.c_char_p, [selector]),
+            ("selector_select", ctypes.c_int, [selector, ctypes.POINTER(Chunk)]),
+            ("selector_alive", ctypes.c_int, [selector, ctypes.c_int32]),
+            ("selector_layout", ctypes.c_int, [selector, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(number), ctypes.POINTER(number)]),
+            ("selector_row", ctypes.c_int, [selector, number, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)), ctypes.POINTER(number)]),
+            ("selector_dense_reason", ctypes.c_char_p, [selector]),
+            ("selector_reset", ctypes.c_int, [selector, number, number])):
+        function = getattr(loaded, "kvloupe_" + name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def check(loaded, code):
+    """Raises what the last call of this thread said."""
+    if code == 0:
+        return
+    said = loaded.kvloupe_last_error().decode("utf-8", "replace")
+    parts = said.split("; ", 2)
+    raise KvloupeError(*parts, *[""] * (3 - len(parts))) if len(parts) == 3 else KvloupeError("the library failed", said, "report this with what you did")

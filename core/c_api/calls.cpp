@@ -1,0 +1,180 @@
+// kvloupe.h in the engine: exceptions become codes and sentences, and the work goes to the selector's own thread.
+#include "core/c_api/calls.h"
+
+#include "core/base/foreign_error.h"
+#include "core/base/thread_room.h"
+#include "core/base/version.h"
+#include "core/c_api/session.h"
+#include "core/c_api/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <unistd.h>
+
+struct kvloupe_selector {
+  mutable std::mutex calls;
+  pid_t process = ::getpid();  // the worker is a thread of this one alone
+  kvloupe::c_api::Worker worker;
+  std::optional<kvloupe::c_api::Session> session;
+};
+
+namespace kvloupe::c_api {
+namespace {
+
+int code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::Usage: return KVLOUPE_ERROR_USAGE;
+    case ErrorKind::Input:
+    case ErrorKind::Cancelled: return KVLOUPE_ERROR_INPUT;
+    case ErrorKind::Internal: break;
+  }
+  return KVLOUPE_ERROR_INTERNAL;
+}
+
+int fail(const Error& failure, ErrorText* error) {
+  // At the end of a character of UTF-8 where it must be cut.
+  std::size_t length = std::min(std::strlen(failure.what()), kMostOfError - 1);
+  while (length > 0 && (static_cast<unsigned char>(failure.what()[length]) & 0xC0U) == 0x80U)
+    --length;
+  std::memcpy(error->text, failure.what(), length);
+  error->text[length] = '\0';
+  return code_of(failure.kind());
+}
+
+// Runs the work and says what became of it. Nothing is thrown.
+template <typename Work>
+int guarded(ErrorText* error, const Work& work) noexcept {
+  try {
+    work();
+    return KVLOUPE_OK;
+  } catch (const std::exception& thrown) {
+    return fail(error_from("the selector failed", thrown), error);
+  } catch (...) {
+    return fail({ErrorKind::Internal, "the selector failed", "something unknown was thrown",
+                 "please report this with what you did"},
+                error);
+  }
+}
+
+// The same in the selector's own thread, one call after the other.
+int in_worker(kvloupe_selector* selector, ErrorText* error,
+              const std::function<void(Session&)>& work) {
+  return guarded(error, [&] {
+    if (selector->process != ::getpid())
+      throw usage_error("the selector cannot be used in this process",
+                        "it was made in the one from which this one was forked",
+                        "make a selector after the fork");
+    const std::lock_guard lock(selector->calls);
+    std::optional<Error> failure;
+    selector->worker.run([&]() noexcept {
+      try {
+        work(*selector->session);
+      } catch (const std::exception& thrown) {
+        failure = error_from("the selector failed", thrown);
+      } catch (...) {
+        failure = Error(ErrorKind::Internal, "the selector failed", "something unknown was thrown",
+                        "please report this with what you did");
+      }
+    });
+    if (failure) throw *failure;
+  });
+}
+
+int create(const char* spec, const kvloupe_model* model, std::int32_t threads,
+           kvloupe_selector** selector, ErrorText* error) {
+  std::unique_ptr<kvloupe_selector> made;
+  const int code = guarded(error, [&] {
+    if (threads < 0 || threads > 4096)
+      throw usage_error(fmt::format("{} threads cannot compute", threads),
+                        "the number is from 1 to 4096, or 0 for all cores", "give another number");
+    // OpenMP would end the program with a message of its own; one more is the worker.
+    require_threads((threads > 0 ? threads : default_threads()) + 1);
+    made = std::make_unique<kvloupe_selector>();
+  });
+  if (code != KVLOUPE_OK) return code;
+  // Emplaced there, so that the settings of the thread and all that it allocates belong to it.
+  std::optional<Error> failure;
+  made->worker.run([&]() noexcept {
+    try {
+      made->session.emplace(spec, *model, threads);
+    } catch (const std::exception& thrown) {
+      failure = error_from("the selector cannot be made", thrown);
+    }
+  });
+  if (failure) return fail(*failure, error);
+  *selector = made.release();
+  return KVLOUPE_OK;
+}
+
+void destroy(kvloupe_selector* selector) {
+  // In a forked child its thread is not there to be ended, and its lock may be held for good.
+  if (selector->process == ::getpid()) delete selector;
+}
+
+const char* spec_of(const kvloupe_selector* selector) { return selector->session->spec().c_str(); }
+
+int select(kvloupe_selector* selector, const kvloupe_chunk* chunk, ErrorText* error) {
+  return in_worker(selector, error, [&](Session& session) { session.select(*chunk); });
+}
+
+int alive(kvloupe_selector* selector, std::int32_t layer, ErrorText* error) {
+  return in_worker(selector, error, [&](Session& session) { session.show_alive(layer); });
+}
+
+int reset(kvloupe_selector* selector, std::int64_t past, std::int64_t chunk, ErrorText* error) {
+  return in_worker(selector, error, [&](Session& session) { session.reset(past, chunk); });
+}
+
+int layout(const kvloupe_selector* selector, std::int32_t* row_axis, std::int64_t* num_rows,
+           std::int64_t* q_heads_per_row, ErrorText*) {
+  const Session& session = *selector->session;
+  const selection::RowLayout& rows = session.layout();
+  if (row_axis != nullptr)
+    *row_axis = rows.axis == trace::RowAxis::KvHead  ? KVLOUPE_ROW_KV_HEAD
+                : rows.axis == trace::RowAxis::QHead ? KVLOUPE_ROW_Q_HEAD
+                                                     : KVLOUPE_ROW_SUBGROUP;
+  if (num_rows != nullptr) *num_rows = session.num_rows();
+  if (q_heads_per_row != nullptr) *q_heads_per_row = rows.q_heads_per_row;
+  return KVLOUPE_OK;
+}
+
+int row(const kvloupe_selector* selector, std::int64_t index, const std::int32_t** positions,
+        std::int64_t* count, ErrorText* error) {
+  return guarded(error, [&] {
+    const std::lock_guard lock(selector->calls);
+    const std::vector<std::int32_t>& found = selector->session->row(index);
+    *positions = found.data();
+    *count = static_cast<std::int64_t>(found.size());
+  });
+}
+
+const char* dense_reason(const kvloupe_selector* selector) {
+  const std::lock_guard lock(selector->calls);
+  return selector->session->dense_reason();
+}
+
+const std::string version_text = version();
+
+}  // namespace
+}  // namespace kvloupe::c_api
+
+extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_1 = {
+    kvloupe::c_api::version_text.c_str(),
+    &kvloupe::c_api::create,
+    &kvloupe::c_api::destroy,
+    &kvloupe::c_api::spec_of,
+    &kvloupe::c_api::select,
+    &kvloupe::c_api::alive,
+    &kvloupe::c_api::layout,
+    &kvloupe::c_api::row,
+    &kvloupe::c_api::dense_reason,
+    &kvloupe::c_api::reset,
+};
