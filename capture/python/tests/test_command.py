@@ -175,9 +175,12 @@ class Command(unittest.TestCase):
 
     def test_the_lines_of_the_readme(self):
         blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
-        self.assertEqual(len(blocks), 4)
+        self.assertEqual(len(blocks), 5)
         names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
-                 "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False)}
+                 "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False),
+                 "layer": 0, "past": 0}
+        draw = np.random.default_rng(0).standard_normal
+        names |= {name: draw((heads, 32, 64), dtype=np.float32) for name, heads in (("q", 16), ("k", 4), ("v", 4))}
         before = os.getcwd()
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
@@ -189,6 +192,7 @@ class Command(unittest.TestCase):
             finally:
                 os.chdir(before)
         self.assertEqual(names["run"].method, "custom:small_norm")
+        self.assertEqual([len(row) for row in names["rows"]], [0, 0, 0, 0])  # nothing lies before the first chunk
         names["trace"].close()
 
     def test_the_versions_are_one(self):
