@@ -22,6 +22,7 @@
 struct kvloupe_selector {
   mutable std::mutex calls;
   pid_t process = ::getpid();  // the worker is a thread of this one alone
+  std::int32_t threads = 0;
   kvloupe::c_api::Worker worker;
   std::optional<kvloupe::c_api::Session> session;
 };
@@ -64,54 +65,69 @@ int guarded(ErrorText* error, const Work& work) noexcept {
   }
 }
 
-// The same in the selector's own thread, one call after the other.
+// Runs the work in that thread and throws here what went wrong there.
+void in_thread(Worker& worker, const char* what_failed, const std::function<void()>& work) {
+  std::optional<Error> failure;
+  worker.run([&]() noexcept {
+    try {
+      work();
+    } catch (const std::exception& thrown) {
+      failure = error_from(what_failed, thrown);
+    } catch (...) {
+      failure = Error(ErrorKind::Internal, what_failed, "something unknown was thrown",
+                      "please report this with what you did");
+    }
+  });
+  if (failure) throw *failure;
+}
+
+void check_process(const kvloupe_selector& selector) {
+  if (selector.process != ::getpid())
+    throw usage_error("the selector cannot be used in this process",
+                      "it was made in the one from which this one was forked",
+                      "make a selector after the fork");
+}
+
+// In the selector's own thread, one call after the other.
 int in_worker(kvloupe_selector* selector, ErrorText* error,
               const std::function<void(Session&)>& work) {
   return guarded(error, [&] {
-    if (selector->process != ::getpid())
-      throw usage_error("the selector cannot be used in this process",
-                        "it was made in the one from which this one was forked",
-                        "make a selector after the fork");
+    check_process(*selector);
     const std::lock_guard lock(selector->calls);
-    std::optional<Error> failure;
-    selector->worker.run([&]() noexcept {
-      try {
-        work(*selector->session);
-      } catch (const std::exception& thrown) {
-        failure = error_from("the selector failed", thrown);
-      } catch (...) {
-        failure = Error(ErrorKind::Internal, "the selector failed", "something unknown was thrown",
-                        "please report this with what you did");
-      }
-    });
-    if (failure) throw *failure;
+    in_thread(selector->worker, "the selector failed", [&] { work(*selector->session); });
   });
 }
 
-int create(const char* spec, const kvloupe_model* model, std::int32_t threads,
-           kvloupe_selector** selector, ErrorText* error) {
-  std::unique_ptr<kvloupe_selector> made;
-  const int code = guarded(error, [&] {
+// A selector with the session that `emplace` puts into it.
+int make(std::int32_t threads, const std::function<void(std::optional<Session>&)>& emplace,
+         kvloupe_selector** selector, ErrorText* error) {
+  return guarded(error, [&] {
     if (threads < 0 || threads > 4096)
       throw usage_error(fmt::format("{} threads cannot compute", threads),
                         "the number is from 1 to 4096, or 0 for all cores", "give another number");
     // OpenMP would end the program with a message of its own; one more is the worker.
     require_threads((threads > 0 ? threads : default_threads()) + 1);
-    made = std::make_unique<kvloupe_selector>();
+    auto made = std::make_unique<kvloupe_selector>();
+    made->threads = threads;
+    // In the thread that its settings are to hold for.
+    in_thread(made->worker, "the selector cannot be made", [&] { emplace(made->session); });
+    *selector = made.release();
   });
-  if (code != KVLOUPE_OK) return code;
-  // Emplaced there, so that the settings of the thread and all that it allocates belong to it.
-  std::optional<Error> failure;
-  made->worker.run([&]() noexcept {
-    try {
-      made->session.emplace(spec, *model, threads);
-    } catch (const std::exception& thrown) {
-      failure = error_from("the selector cannot be made", thrown);
-    }
-  });
-  if (failure) return fail(*failure, error);
-  *selector = made.release();
-  return KVLOUPE_OK;
+}
+
+int create(const char* spec, const kvloupe_model* model, std::int32_t threads,
+           kvloupe_selector** selector, ErrorText* error) {
+  return make(
+      threads, [&](std::optional<Session>& session) { session.emplace(spec, *model, threads); },
+      selector, error);
+}
+
+int fork_of(const kvloupe_selector* selector, kvloupe_selector** copy, ErrorText* error) {
+  if (const int code = guarded(error, [&] { check_process(*selector); })) return code;
+  const std::lock_guard lock(selector->calls);
+  return make(
+      selector->threads,
+      [&](std::optional<Session>& session) { session.emplace(*selector->session); }, copy, error);
 }
 
 void destroy(kvloupe_selector* selector) {
@@ -169,6 +185,7 @@ const std::string version_text = version();
 extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_1 = {
     kvloupe::c_api::version_text.c_str(),
     &kvloupe::c_api::create,
+    &kvloupe::c_api::fork_of,
     &kvloupe::c_api::destroy,
     &kvloupe::c_api::spec_of,
     &kvloupe::c_api::select,

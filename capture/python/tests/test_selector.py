@@ -175,6 +175,49 @@ class SameAsTheProgram(unittest.TestCase):
             for change in (lambda array: array, torch.from_numpy, apart, lambda array: torch.from_numpy(array).requires_grad_()):
                 self.compare(path, spec, stored, order, change)
 
+    def test_a_method_without_a_memory_may_begin_anywhere(self):
+        path = captured("qwen3", "f32")
+        stored, index = Stored(path), 9
+        evicting = {method["id"] for method in program_json("methods")["methods"] if method["state_action"] == "eviction"}
+        for spec in FREE + with_files():
+            with stored.selector(spec) as selector, self.subTest(spec=spec):
+                try:
+                    selector.reset(past=stored.chunks[index].begin, chunk=index)
+                except kvloupe.KvloupeError as error:
+                    self.assertIn("cannot begin at position", str(error))
+                    self.assertIn(spec.split(":")[0], evicting)
+                    continue
+                cells = by_program(path, spec)[0]
+                for at in range(index, len(stored.chunks)):
+                    for layer in stored.layers:
+                        rows = selector.select(layer, **stored.inputs(layer, at))
+                        if cells[layer, at][0] is not None:
+                            self.assertEqual([row.tolist() for row in rows], cells[layer, at][0], (layer, at))
+
+    def test_a_fork_goes_its_own_way(self):
+        stored = Stored(captured("qwen3", "f32"))
+        order = stored.live_order()
+        for spec in FREE + with_files():
+            with stored.selector(spec) as selector, self.subTest(spec=spec):
+                half = len(order) // 2 + 1  # between two layers of a chunk
+                for layer, index in order[:half]:
+                    last = selector.select(layer, **stored.inputs(layer, index))
+                fork, other = selector.fork(), selector.fork()
+                self.assertEqual(fork.spec, selector.spec)
+                # The other one sees other keys in the same places.
+                for layer, index in order[half : half + 6]:
+                    given = stored.inputs(layer, index)
+                    begin = given["past"]
+                    given["k"] = np.concatenate([given["k"][:, :begin], -3 * given["k"][:, begin:]], axis=1)
+                    other.select(layer, **given)
+                other.close()
+                self.assertEqual(len(last), fork.num_rows)
+                want = [[row.tolist() for row in selector.select(layer, **stored.inputs(layer, index))] for layer, index in order[half:]]
+                selector.close()
+                found = [[row.tolist() for row in fork.select(layer, **stored.inputs(layer, index))] for layer, index in order[half:]]
+                self.assertEqual(found, want)
+                fork.close()
+
     def test_bfloat16_is_widened_as_it_is(self):
         stored = Stored(captured("qwen3", "f32"))
         for spec in ("quoka:budget_tokens=24", "snapkv:budget_tokens=40,window=8"):
@@ -326,7 +369,7 @@ class Refused(unittest.TestCase):
         self.refuses("cannot be copied", lambda: copy.deepcopy(selector))
         selector.close()
         selector.close()
-        for call in (lambda: selector.select(0, *arrays(), 0), selector.reset, lambda: selector.alive(0), lambda: selector.dense_reason):
+        for call in (lambda: selector.select(0, *arrays(), 0), selector.reset, selector.fork, lambda: selector.alive(0), lambda: selector.dense_reason):
             self.refuses("it was closed", call)
 
     @unittest.skipUnless(hasattr(os, "fork"), "processes cannot be forked here")
