@@ -16,6 +16,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -23,12 +25,50 @@ struct kvloupe_selector {
   mutable std::mutex calls;
   pid_t process = ::getpid();  // the worker is a thread of this one alone
   std::int32_t threads = 0;
-  kvloupe::c_api::Worker worker;
+  std::unique_ptr<kvloupe::c_api::Worker> worker;
   std::optional<kvloupe::c_api::Session> session;
 };
 
 namespace kvloupe::c_api {
 namespace {
+
+// Workers of selectors that are no more, for the next ones. The host's heap keeps some kilobytes for each thread, which a thread
+// of another C library does not give back at its end: so none ends.
+class Workers {
+ public:
+  std::unique_ptr<Worker> take() {
+    const std::lock_guard lock(mutex_);
+    forget_those_of_the_parent();
+    if (idle_.empty()) return std::make_unique<Worker>();
+    std::unique_ptr<Worker> worker = std::move(idle_.back());
+    idle_.pop_back();
+    return worker;
+  }
+  void put(std::unique_ptr<Worker> worker) {
+    const std::lock_guard lock(mutex_);
+    forget_those_of_the_parent();
+    idle_.push_back(std::move(worker));
+  }
+
+ private:
+  // A child that fork() made has their memory, and not their threads.
+  void forget_those_of_the_parent() {
+    if (process_ == ::getpid()) return;
+    process_ = ::getpid();
+    for (std::unique_ptr<Worker>& worker : idle_) static_cast<void>(worker.release());
+    idle_.clear();
+  }
+
+  std::mutex mutex_;
+  pid_t process_ = ::getpid();
+  std::vector<std::unique_ptr<Worker>> idle_;
+};
+
+// Never destroyed: its threads wait to the end of the process.
+Workers& workers() {
+  static auto* all = new Workers;
+  return *all;
+}
 
 int code_of(ErrorKind kind) {
   switch (kind) {
@@ -94,7 +134,7 @@ int in_worker(kvloupe_selector* selector, ErrorText* error,
   return guarded(error, [&] {
     check_process(*selector);
     const std::lock_guard lock(selector->calls);
-    in_thread(selector->worker, "the selector failed", [&] { work(*selector->session); });
+    in_thread(*selector->worker, "the selector failed", [&] { work(*selector->session); });
   });
 }
 
@@ -109,8 +149,14 @@ int make(std::int32_t threads, const std::function<void(std::optional<Session>&)
     require_threads((threads > 0 ? threads : default_threads()) + 1);
     auto made = std::make_unique<kvloupe_selector>();
     made->threads = threads;
+    made->worker = workers().take();
     // In the thread that its settings are to hold for.
-    in_thread(made->worker, "the selector cannot be made", [&] { emplace(made->session); });
+    try {
+      in_thread(*made->worker, "the selector cannot be made", [&] { emplace(made->session); });
+    } catch (const Error&) {
+      workers().put(std::move(made->worker));
+      throw;
+    }
     *selector = made.release();
   });
 }
@@ -131,8 +177,15 @@ int fork_of(const kvloupe_selector* selector, kvloupe_selector** copy, ErrorText
 }
 
 void destroy(kvloupe_selector* selector) {
-  // In a forked child its thread is not there to be ended, and its lock may be held for good.
-  if (selector->process == ::getpid()) delete selector;
+  // In a forked child its thread is not there, and its lock may be held for good.
+  if (selector->process != ::getpid()) return;
+  ErrorText ignored;
+  guarded(&ignored, [&] {
+    in_thread(*selector->worker, "the selector cannot be ended",
+              [&] { selector->session.reset(); });
+    workers().put(std::move(selector->worker));
+  });
+  delete selector;
 }
 
 const char* spec_of(const kvloupe_selector* selector) { return selector->session->spec().c_str(); }

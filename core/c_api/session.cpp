@@ -114,10 +114,11 @@ selection::BasisPtr basis_of(const selection::MethodSpec& spec, const kvloupe_mo
   return selection::load_basis(spec, info);
 }
 
-// Of the calling thread. Torch gives each its number when it first asks; after that OpenMP's own counts, thread by thread.
+// Of the calling thread, 0: all cores. Torch gives each its number when it first asks; after that OpenMP's own counts, thread by
+// thread.
 void use_threads(int threads) {
-  at::get_num_threads();
-  if (threads > 0) ::omp_set_num_threads(threads);
+  static thread_local const int all = at::get_num_threads();
+  ::omp_set_num_threads(threads > 0 ? threads : all);
 }
 
 }  // namespace

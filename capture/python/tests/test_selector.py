@@ -416,6 +416,48 @@ class BesideOthers(unittest.TestCase):
             cells = by_program(path, spec)[0]
             self.assertEqual(found[number], [cells[at][0] for at in stored.live_order()])
 
+    def test_many_selectors_one_after_the_other(self):
+        """Threads of the host and of the engine come and go, and take each other's stacks; the memory does not grow with them."""
+        code = """import threading, numpy as np, kvloupe
+draw = np.random.default_rng(0).standard_normal
+q, k = draw((4, 96, 8), dtype=np.float32), draw((2, 96, 8), dtype=np.float32)
+def once(number):
+    with kvloupe.Selector(("quoka:budget_tokens=8", "h2o:budget_tokens=8")[number % 2], layers=1, q_heads=4, kv_heads=2, head_dim=8, threads=2) as selector:
+        for past in range(0, 96, 32):
+            rows = selector.select(0, q[:, past : past + 32], k[:, : past + 32], None, past)
+        selector.fork().close()
+    assert [len(row) for row in rows] == [8, 8]
+def many(count):
+    for number in range(count):
+        threads = [threading.Thread(target=once, args=(i,)) for i in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+before = many(100)
+print(many(100) - before < 24)
+"""
+        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "True\n"), done.stderr)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "processes cannot be forked here")
+    def test_a_forked_child_makes_its_own(self):
+        code = """import os, numpy as np, kvloupe
+q, k = np.ones((4, 8, 8), np.float32), np.ones((2, 8, 8), np.float32)
+make = lambda: kvloupe.Selector("quoka:budget_tokens=2", layers=1, q_heads=4, kv_heads=2, head_dim=8, threads=2)
+make().close()
+held = make()
+child = os.fork()
+with make() as selector:
+    rows = selector.select(0, q, k, None, 0)
+    rows = selector.select(0, q[:, :1], np.ones((2, 9, 8), np.float32), None, 8)
+held.close()
+if child == 0:
+    os._exit(0 if [row.tolist() for row in rows] == [[0, 1]] * 2 else 3)
+print(os.waitpid(child, 0)[1])
+"""
+        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "0\n"), done.stderr)
+
     def test_two_threads_on_one_selector_wait_for_each_other(self):
         q, k, v = arrays(6, 594)
         taken, refused = [], []
