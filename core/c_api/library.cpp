@@ -69,6 +69,9 @@ std::string reason() {
   return said == nullptr ? "the loader gave no reason" : said;
 }
 
+#ifdef KVLOUPE_ONE_NAMESPACE  // built with a sanitizer, which cannot be there twice
+void* load(const std::string& file) { return ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
+#else
 // The environment as it is now, for good: the host may change its own at any time and free what it was. OpenMP's threads spin
 // for a moment at a barrier, then sleep, as in the program (core/base/thread_waiting.h), unless the environment says how.
 char** own_environment() {
@@ -84,9 +87,6 @@ char** own_environment() {
   return copies->data();
 }
 
-#ifdef KVLOUPE_ONE_NAMESPACE  // built with a sanitizer, which cannot be there twice
-void* load(const std::string& file) { return ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
-#else
 template <typename Function>
 bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));

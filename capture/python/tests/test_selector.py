@@ -310,6 +310,31 @@ class Refused(unittest.TestCase):
             # All of that changed nothing.
             self.assertEqual([row.tolist() for row in selector.select(0, q, k, v, 0)], [[], []])
 
+    def test_arrays_of_dlpack_that_are_elsewhere(self):
+        import ctypes
+        from kvloupe.borrowed import _DLTensor
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        q, k, v = arrays()
+
+        class Lent:
+            def __init__(self, array, device=1, code=2):
+                self.array, self.shape = array, (ctypes.c_int64 * 3)(*array.shape)
+                self.tensor = _DLTensor(array.ctypes.data, device, 0, 3, code, 32, 1, self.shape, None, 0)
+
+            def __dlpack__(self):
+                return new(ctypes.addressof(self.tensor), b"dltensor", None)
+
+        class Broken:
+            def __dlpack__(self):
+                raise BufferError("on strike\nand more")
+
+        with plain() as selector:
+            self.refuses("q cannot be used; it is not in the memory of the CPU", lambda: selector.select(0, Lent(q, device=2), k, v, 0))
+            self.refuses("q cannot be used; its numbers are", lambda: selector.select(0, Lent(q, code=1), k, v, 0))
+            self.refuses("q cannot be used; DLPack does not give it: BufferError: on strike and more", lambda: selector.select(0, Broken(), k, v, 0))
+            self.assertEqual(len(selector.select(0, Lent(q), Lent(k), Lent(v), 0)), 2)  # no strides: row after row
+
     def test_a_nan_of_float16_and_in_a_later_chunk(self):
         q, k, v = arrays(6, 6, np.float16)
         with plain() as selector:
