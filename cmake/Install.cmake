@@ -13,7 +13,7 @@ file(CREATE_LINK ${KVLOUPE_DATA_DIR} ${CMAKE_BINARY_DIR}/${share}/data SYMBOLIC)
 
 set(libraries lib/kvloupe)
 set(programs kvloupe kvloupe_render)
-set(own_libraries kvloupe_core kvloupe_engine kvloupe_sim_plugin)
+set(own_libraries kvloupe_core kvloupe_engine kvloupe_sim_plugin kvloupe_heap)
 # The same in the build folder. What CMake would edit when it installs ends with a colon, and with it the loader looks in the
 # working folder.
 set_target_properties(${programs} ${own_libraries} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)

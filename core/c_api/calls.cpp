@@ -16,18 +16,59 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 struct kvloupe_selector {
   mutable std::mutex calls;
   pid_t process = ::getpid();  // the worker is a thread of this one alone
-  kvloupe::c_api::Worker worker;
+  std::int32_t threads = 0;
+  std::unique_ptr<kvloupe::c_api::Worker> worker;
   std::optional<kvloupe::c_api::Session> session;
 };
 
 namespace kvloupe::c_api {
 namespace {
+
+// Workers of selectors that are no more, for the next ones. The host's heap keeps some kilobytes for each thread, which a thread
+// of another C library does not give back at its end: so none ends.
+class Workers {
+ public:
+  std::unique_ptr<Worker> take() {
+    const std::lock_guard lock(mutex_);
+    forget_those_of_the_parent();
+    if (idle_.empty()) return std::make_unique<Worker>();
+    std::unique_ptr<Worker> worker = std::move(idle_.back());
+    idle_.pop_back();
+    return worker;
+  }
+  void put(std::unique_ptr<Worker> worker) {
+    const std::lock_guard lock(mutex_);
+    forget_those_of_the_parent();
+    idle_.push_back(std::move(worker));
+  }
+
+ private:
+  // A child that fork() made has their memory, and not their threads.
+  void forget_those_of_the_parent() {
+    if (process_ == ::getpid()) return;
+    process_ = ::getpid();
+    for (std::unique_ptr<Worker>& worker : idle_) static_cast<void>(worker.release());
+    idle_.clear();
+  }
+
+  std::mutex mutex_;
+  pid_t process_ = ::getpid();
+  std::vector<std::unique_ptr<Worker>> idle_;
+};
+
+// Never destroyed: its threads wait to the end of the process.
+Workers& workers() {
+  static auto* all = new Workers;
+  return *all;
+}
 
 int code_of(ErrorKind kind) {
   switch (kind) {
@@ -64,59 +105,87 @@ int guarded(ErrorText* error, const Work& work) noexcept {
   }
 }
 
-// The same in the selector's own thread, one call after the other.
+// Runs the work in that thread and throws here what went wrong there.
+void in_thread(Worker& worker, const char* what_failed, const std::function<void()>& work) {
+  std::optional<Error> failure;
+  worker.run([&]() noexcept {
+    try {
+      work();
+    } catch (const std::exception& thrown) {
+      failure = error_from(what_failed, thrown);
+    } catch (...) {
+      failure = Error(ErrorKind::Internal, what_failed, "something unknown was thrown",
+                      "please report this with what you did");
+    }
+  });
+  if (failure) throw *failure;
+}
+
+void check_process(const kvloupe_selector& selector) {
+  if (selector.process != ::getpid())
+    throw usage_error("the selector cannot be used in this process",
+                      "it was made in the one from which this one was forked",
+                      "make a selector after the fork");
+}
+
+// In the selector's own thread, one call after the other.
 int in_worker(kvloupe_selector* selector, ErrorText* error,
               const std::function<void(Session&)>& work) {
   return guarded(error, [&] {
-    if (selector->process != ::getpid())
-      throw usage_error("the selector cannot be used in this process",
-                        "it was made in the one from which this one was forked",
-                        "make a selector after the fork");
+    check_process(*selector);
     const std::lock_guard lock(selector->calls);
-    std::optional<Error> failure;
-    selector->worker.run([&]() noexcept {
-      try {
-        work(*selector->session);
-      } catch (const std::exception& thrown) {
-        failure = error_from("the selector failed", thrown);
-      } catch (...) {
-        failure = Error(ErrorKind::Internal, "the selector failed", "something unknown was thrown",
-                        "please report this with what you did");
-      }
-    });
-    if (failure) throw *failure;
+    in_thread(*selector->worker, "the selector failed", [&] { work(*selector->session); });
   });
 }
 
-int create(const char* spec, const kvloupe_model* model, std::int32_t threads,
-           kvloupe_selector** selector, ErrorText* error) {
-  std::unique_ptr<kvloupe_selector> made;
-  const int code = guarded(error, [&] {
+// A selector with the session that `emplace` puts into it.
+int make(std::int32_t threads, const std::function<void(std::optional<Session>&)>& emplace,
+         kvloupe_selector** selector, ErrorText* error) {
+  return guarded(error, [&] {
     if (threads < 0 || threads > 4096)
       throw usage_error(fmt::format("{} threads cannot compute", threads),
                         "the number is from 1 to 4096, or 0 for all cores", "give another number");
     // OpenMP would end the program with a message of its own; one more is the worker.
     require_threads((threads > 0 ? threads : default_threads()) + 1);
-    made = std::make_unique<kvloupe_selector>();
-  });
-  if (code != KVLOUPE_OK) return code;
-  // Emplaced there, so that the settings of the thread and all that it allocates belong to it.
-  std::optional<Error> failure;
-  made->worker.run([&]() noexcept {
+    auto made = std::make_unique<kvloupe_selector>();
+    made->threads = threads;
+    made->worker = workers().take();
+    // In the thread that its settings are to hold for.
     try {
-      made->session.emplace(spec, *model, threads);
-    } catch (const std::exception& thrown) {
-      failure = error_from("the selector cannot be made", thrown);
+      in_thread(*made->worker, "the selector cannot be made", [&] { emplace(made->session); });
+    } catch (const Error&) {
+      workers().put(std::move(made->worker));
+      throw;
     }
+    *selector = made.release();
   });
-  if (failure) return fail(*failure, error);
-  *selector = made.release();
-  return KVLOUPE_OK;
+}
+
+int create(const char* spec, const kvloupe_model* model, std::int32_t threads,
+           kvloupe_selector** selector, ErrorText* error) {
+  return make(
+      threads, [&](std::optional<Session>& session) { session.emplace(spec, *model, threads); },
+      selector, error);
+}
+
+int fork_of(const kvloupe_selector* selector, kvloupe_selector** copy, ErrorText* error) {
+  if (const int code = guarded(error, [&] { check_process(*selector); })) return code;
+  const std::lock_guard lock(selector->calls);
+  return make(
+      selector->threads,
+      [&](std::optional<Session>& session) { session.emplace(*selector->session); }, copy, error);
 }
 
 void destroy(kvloupe_selector* selector) {
-  // In a forked child its thread is not there to be ended, and its lock may be held for good.
-  if (selector->process == ::getpid()) delete selector;
+  // In a forked child its thread is not there, and its lock may be held for good.
+  if (selector->process != ::getpid()) return;
+  ErrorText ignored;
+  guarded(&ignored, [&] {
+    in_thread(*selector->worker, "the selector cannot be ended",
+              [&] { selector->session.reset(); });
+    workers().put(std::move(selector->worker));
+  });
+  delete selector;
 }
 
 const char* spec_of(const kvloupe_selector* selector) { return selector->session->spec().c_str(); }
@@ -169,6 +238,7 @@ const std::string version_text = version();
 extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_1 = {
     kvloupe::c_api::version_text.c_str(),
     &kvloupe::c_api::create,
+    &kvloupe::c_api::fork_of,
     &kvloupe::c_api::destroy,
     &kvloupe::c_api::spec_of,
     &kvloupe::c_api::select,

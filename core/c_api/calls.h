@@ -21,6 +21,7 @@ struct Calls {
   const char* version;
   int (*create)(const char* spec, const kvloupe_model* model, std::int32_t threads,
                 kvloupe_selector** selector, ErrorText* error);
+  int (*fork)(const kvloupe_selector* selector, kvloupe_selector** copy, ErrorText* error);
   void (*destroy)(kvloupe_selector* selector);
   const char* (*spec)(const kvloupe_selector* selector);
   int (*select)(kvloupe_selector* selector, const kvloupe_chunk* chunk, ErrorText* error);

@@ -12,7 +12,8 @@
      kvloupe_selector_destroy(selector);
 
    A failed call returns another number than KVLOUPE_OK, and kvloupe_last_error() says in one sentence what failed, why, and
-   what to do. It changes nothing, unless the sentence says that the selector must be reset.
+   what to do. It changes nothing. Only where memory ran out in the middle of a chunk the selector has to be reset: the calls
+   that follow say so.
 
    Threads: a selector may be used from any thread; calls on one wait for each other. Several selectors work side by side.
    A child that fork() makes cannot use the selectors of its parent, and is told so.
@@ -117,6 +118,8 @@ KVLOUPE_API const char* kvloupe_last_error(void);
    process loads libkvloupe_engine.so, which takes a third of a second. */
 KVLOUPE_API int kvloupe_selector_create(const char* spec, const kvloupe_model* model,
                                         int32_t threads, kvloupe_selector** selector);
+/* Another selector that has seen all that this one has; what either sees from then on does not concern the other. */
+KVLOUPE_API int kvloupe_selector_fork(const kvloupe_selector* selector, kvloupe_selector** copy);
 /* NULL is allowed. */
 KVLOUPE_API void kvloupe_selector_destroy(kvloupe_selector* selector);
 

@@ -2,9 +2,10 @@
 //
 // The engine needs the Torch that it was built for, and a process may hold another one already under the same names (Python
 // with its own torch). So the engine and all that it is linked to are loaded into a namespace of their own (dlmopen), with a C
-// library of its own. Both sides share memory and system calls, nothing else: no exception, no allocation and no stream passes
-// from one to the other (calls.h).
+// library of its own. Both sides share the loader and the heap (heap.c), and nothing else: no exception and no stream passes from
+// one to the other (calls.h).
 #include "core/c_api/calls.h"
+#include "core/c_api/heap.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -67,6 +69,9 @@ std::string reason() {
   return said == nullptr ? "the loader gave no reason" : said;
 }
 
+#ifdef KVLOUPE_ONE_NAMESPACE  // built with a sanitizer, which cannot be there twice
+void* load(const std::string& file) { return ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
+#else
 // The environment as it is now, for good: the host may change its own at any time and free what it was. OpenMP's threads spin
 // for a moment at a barrier, then sleep, as in the program (core/base/thread_waiting.h), unless the environment says how.
 char** own_environment() {
@@ -82,21 +87,38 @@ char** own_environment() {
   return copies->data();
 }
 
-#ifdef KVLOUPE_ONE_NAMESPACE  // built with a sanitizer, which cannot be there twice
-void* load(const std::string& file) { return ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
-#else
-// A C library first, so that it has its environment before any other library there looks into it.
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+// The namespace with libkvloupe_heap.so, through which it shares this heap, and a C library with an environment of its own,
+// before any other library there looks into it. Null where it cannot be had.
+void* open_space(const std::filesystem::path& folder) {
+  kvloupe_heap heap{};
+  if (!find(RTLD_DEFAULT, "malloc", heap.malloc) || !find(RTLD_DEFAULT, "free", heap.free) ||
+      !find(RTLD_DEFAULT, "calloc", heap.calloc) || !find(RTLD_DEFAULT, "realloc", heap.realloc) ||
+      !find(RTLD_DEFAULT, "memalign", heap.memalign) ||
+      !find(RTLD_DEFAULT, "malloc_usable_size", heap.malloc_usable_size))
+    return nullptr;
+  void* space =
+      ::dlmopen(LM_ID_NEWLM, (folder / "libkvloupe_heap.so").c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (space == nullptr) return nullptr;
+  decltype(&kvloupe_heap_set) set = nullptr;
+  char*** environment = nullptr;
+  if (!find(space, "kvloupe_heap_set", set) || !find(space, "environ", environment)) return nullptr;
+  set(&heap);
+  *environment = own_environment();
+  return space;
+}
+
 void* load(const std::string& file) {
-  static void* c_library = nullptr;  // stays: a later attempt goes on with it
-  if (c_library == nullptr) {
-    c_library = ::dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY | RTLD_LOCAL);
-    if (c_library == nullptr) return nullptr;
-    if (auto* environment = static_cast<char***>(::dlsym(c_library, "environ")))
-      *environment = own_environment();
-  }
-  Lmid_t space = 0;
-  if (::dlinfo(c_library, RTLD_DI_LMID, &space) != 0) return nullptr;
-  return ::dlmopen(space, file.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  static void* space = nullptr;  // stays: a later attempt goes on with it
+  if (space == nullptr) space = open_space(std::filesystem::path(file).parent_path());
+  Lmid_t id = 0;
+  if (space == nullptr || ::dlinfo(space, RTLD_DI_LMID, &id) != 0) return nullptr;
+  return ::dlmopen(id, file.c_str(), RTLD_LAZY | RTLD_LOCAL);
 }
 #endif
 
@@ -123,6 +145,21 @@ int need_engine() {
   if (table == nullptr)
     return not_loaded("libkvloupe_engine.so is of another version", "build KVLoupe again");
   loaded.store(static_cast<const Calls*>(table), std::memory_order_release);
+  return KVLOUPE_OK;
+}
+
+// Before threads of the engine take memory: until it has started a thread, this C library takes itself for the only user of the
+// heap and leaves out its locks. Again in each selector, since a child that fork() made forgets it.
+int prepare() {
+  if (const int failed = need_engine()) return failed;
+  try {
+    std::thread([] {}).join();
+  } catch (const std::system_error& error) {
+    return fail(
+        KVLOUPE_ERROR_INPUT,
+        std::string("no selector can be made; the system lets it start no further thread (") +
+            error.what() + "); close other programs or raise the limit (ulimit -u)");
+  }
   return KVLOUPE_OK;
 }
 
@@ -164,8 +201,17 @@ int kvloupe_selector_create(const char* spec, const kvloupe_model* model, int32_
   if (!take(model, kLeastModel, taken))
     return usage("no selector can be made", "the model's size is not that of kvloupe_model",
                  "set its member size to sizeof(kvloupe_model)");
-  if (const int failed = need_engine()) return failed;
+  if (const int failed = prepare()) return failed;
   return calls().create(spec, &taken, threads, selector, &last_error);
+}
+
+int kvloupe_selector_fork(const kvloupe_selector* selector, kvloupe_selector** copy) {
+  if (selector == nullptr) return no_selector();
+  if (copy == nullptr)
+    return usage("no selector can be made", "a pointer is NULL", "pass where it goes");
+  *copy = nullptr;
+  if (const int failed = prepare()) return failed;
+  return calls().fork(selector, copy, &last_error);
 }
 
 void kvloupe_selector_destroy(kvloupe_selector* selector) {

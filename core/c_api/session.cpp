@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/c_api/arrays.h"
 #include "core/selection/lanes/basis.h"
+#include "core/selection/remembers.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -113,13 +114,18 @@ selection::BasisPtr basis_of(const selection::MethodSpec& spec, const kvloupe_mo
   return selection::load_basis(spec, info);
 }
 
+// Of the calling thread, 0: all cores. Torch gives each its number when it first asks; after that OpenMP's own counts, thread by
+// thread.
+void use_threads(int threads) {
+  static thread_local const int all = at::get_num_threads();
+  ::omp_set_num_threads(threads > 0 ? threads : all);
+}
+
 }  // namespace
 
 Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
-    : shape_(shape_of(model)), softmax_(softmax_of(model)) {
-  // Torch gives each thread its number when it first asks; after that OpenMP's own counts, thread by thread.
-  at::get_num_threads();
-  if (threads > 0) ::omp_set_num_threads(threads);
+    : threads_(threads), shape_(shape_of(model)), softmax_(softmax_of(model)) {
+  use_threads(threads);
   spec_ = selection::MethodSpec::parse(spec).resolved(shape_);
   canonical_ = spec_.canonical();
   layout_ = selection::row_layout(spec_, shape_);
@@ -128,6 +134,27 @@ Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
   const auto& pruned = spec_.traits().lanes;
   reads_values_ = pruned && (pruned->slices_values || spec_.traits().evicts());
   start();
+}
+
+Session::Session(const Session& other)
+    : threads_(other.threads_),
+      shape_(other.shape_),
+      softmax_(other.softmax_),
+      spec_(other.spec_),
+      canonical_(other.canonical_),
+      layout_(other.layout_),
+      basis_(other.basis_),
+      reads_values_(other.reads_values_),
+      order_(other.order_),
+      dense_reason_(other.dense_reason_),
+      rows_(other.rows_) {
+  if (other.broken_)
+    throw usage_error("the selector cannot be copied", "a chunk before failed half way",
+                      "reset it");
+  use_threads(threads_);
+  const auto* memory = dynamic_cast<const selection::Remembers*>(other.selector_.get());
+  KVLOUPE_CHECK(memory != nullptr || !(spec_.traits().evicts() || spec_.info().crosses_layers));
+  selector_ = memory != nullptr ? memory->copy() : selection::make_selector(spec_, shape_, basis_);
 }
 
 void Session::start() {

@@ -21,6 +21,10 @@ class Session {
   // the method needs what arrays do not give, or a file that does not fit.
   Session(std::string_view spec, const kvloupe_model& model, int threads);
 
+  // A copy with all that `other` has seen. Throws Error{Usage} where a chunk failed half way.
+  Session(const Session& other);
+  Session& operator=(const Session&) = delete;
+
   void select(const kvloupe_chunk& chunk);
   void show_alive(int layer);
   void reset(std::int64_t past, std::int64_t chunk);
@@ -41,6 +45,7 @@ class Session {
   void add_probe(const kvloupe_chunk& chunk, selection::Cell& cell) const;
   void start();
 
+  int threads_;
   selection::ModelShape shape_;
   std::vector<SoftmaxForm> softmax_;  // [num_layers]
   selection::MethodSpec spec_;

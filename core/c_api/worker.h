@@ -7,12 +7,27 @@
 #include <functional>
 #include <thread>
 
+#include <pthread.h>
+#include <signal.h>
+
 namespace kvloupe::c_api {
 
 class Worker {
  public:
   // Throws std::system_error where the system starts no further thread.
-  Worker() : thread_([this] { serve(); }) {}
+  Worker() {
+    // The host's handlers are for the host's threads. OpenMP's threads are as the one that starts them.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      thread_ = std::thread([this] { serve(); });
+    } catch (...) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
   ~Worker() {
     tell(State::Ends);
     thread_.join();

@@ -114,6 +114,11 @@ static void evicts_and_says_what_is_alive(void) {
   chunk = chunk_of(0, kChunk, kChunk);
   CHECK(kvloupe_selector_select(selector, &chunk) == KVLOUPE_OK);
   CHECK(row_is(selector, 1, 6, first));
+  kvloupe_selector *copy = NULL;
+  CHECK(kvloupe_selector_fork(selector, &copy) == KVLOUPE_OK);
+  CHECK(kvloupe_selector_reset(copy, 0, 0) == KVLOUPE_OK);
+  kvloupe_selector_destroy(copy);
+  REFUSED(kvloupe_selector_fork(selector, NULL), KVLOUPE_ERROR_USAGE, "a pointer is NULL");
   CHECK(kvloupe_selector_alive(selector, 0) == KVLOUPE_OK);
   CHECK(row_is(selector, 1, 6, second));
   REFUSED(kvloupe_selector_alive(selector, 1), KVLOUPE_ERROR_USAGE, "nothing is alive in layer 1");

@@ -77,6 +77,7 @@ def _load(file):
             ("version", ctypes.c_char_p, []),
             ("last_error", ctypes.c_char_p, []),
             ("selector_create", ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(Model), ctypes.c_int32, ctypes.POINTER(selector)]),
+            ("selector_fork", ctypes.c_int, [selector, ctypes.POINTER(selector)]),
             ("selector_destroy", None, [selector]),
             ("selector_spec", ctypes.c_char_p, [selector]),
             ("selector_select", ctypes.c_int, [selector, ctypes.POINTER(Chunk)]),

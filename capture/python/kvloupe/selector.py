@@ -48,6 +48,9 @@ class Selector:
         self._library, handle = library(), ctypes.c_void_p()
         check(self._library, self._library.kvloupe_selector_create(spec.encode(), ctypes.byref(model), _whole(threads, "threads"), ctypes.byref(handle)))
         del kept
+        self._take(handle)
+
+    def _take(self, handle):
         self._handle = handle
         self.spec = self._library.kvloupe_selector_spec(handle).decode()
         axis, rows, heads = ctypes.c_int32(), ctypes.c_int64(), ctypes.c_int64()
@@ -104,6 +107,15 @@ class Selector:
         with self._open() as handle:
             check(self._library, self._library.kvloupe_selector_reset(handle, _whole(past, "past", 63), _whole(chunk, "chunk", 63)))
 
+    def fork(self):
+        """Another selector that has seen all that this one has. What either sees from then on does not concern the other."""
+        copy, handle = object.__new__(type(self)), ctypes.c_void_p()
+        copy._handle, copy._lock, copy._library = None, threading.RLock(), self._library
+        with self._open() as own:
+            check(self._library, self._library.kvloupe_selector_fork(own, ctypes.byref(handle)))
+        copy._take(handle)
+        return copy
+
     def close(self):
         """Gives the memory back. Also done by `with`, and when the selector is no longer held."""
         with self._lock:
@@ -125,7 +137,7 @@ class Selector:
         return f"<kvloupe.Selector {getattr(self, 'spec', '')}{'' if self._handle else ' (closed)'}>"
 
     def __reduce__(self):
-        raise KvloupeError("a selector cannot be copied or stored", "its state is in the library", "make another one of the same SPEC")
+        raise KvloupeError("a selector cannot be copied or stored", "its state is in the library", "call its fork()")
 
     def _open(self):
         return _Held(self)

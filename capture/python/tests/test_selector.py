@@ -175,6 +175,49 @@ class SameAsTheProgram(unittest.TestCase):
             for change in (lambda array: array, torch.from_numpy, apart, lambda array: torch.from_numpy(array).requires_grad_()):
                 self.compare(path, spec, stored, order, change)
 
+    def test_a_method_without_a_memory_may_begin_anywhere(self):
+        path = captured("qwen3", "f32")
+        stored, index = Stored(path), 9
+        evicting = {method["id"] for method in program_json("methods")["methods"] if method["state_action"] == "eviction"}
+        for spec in FREE + with_files():
+            with stored.selector(spec) as selector, self.subTest(spec=spec):
+                try:
+                    selector.reset(past=stored.chunks[index].begin, chunk=index)
+                except kvloupe.KvloupeError as error:
+                    self.assertIn("cannot begin at position", str(error))
+                    self.assertIn(spec.split(":")[0], evicting)
+                    continue
+                cells = by_program(path, spec)[0]
+                for at in range(index, len(stored.chunks)):
+                    for layer in stored.layers:
+                        rows = selector.select(layer, **stored.inputs(layer, at))
+                        if cells[layer, at][0] is not None:
+                            self.assertEqual([row.tolist() for row in rows], cells[layer, at][0], (layer, at))
+
+    def test_a_fork_goes_its_own_way(self):
+        stored = Stored(captured("qwen3", "f32"))
+        order = stored.live_order()
+        for spec in FREE + with_files():
+            with stored.selector(spec) as selector, self.subTest(spec=spec):
+                half = len(order) // 2 + 1  # between two layers of a chunk
+                for layer, index in order[:half]:
+                    last = selector.select(layer, **stored.inputs(layer, index))
+                fork, other = selector.fork(), selector.fork()
+                self.assertEqual(fork.spec, selector.spec)
+                # The other one sees other keys in the same places.
+                for layer, index in order[half : half + 6]:
+                    given = stored.inputs(layer, index)
+                    begin = given["past"]
+                    given["k"] = np.concatenate([given["k"][:, :begin], -3 * given["k"][:, begin:]], axis=1)
+                    other.select(layer, **given)
+                other.close()
+                self.assertEqual(len(last), fork.num_rows)
+                want = [[row.tolist() for row in selector.select(layer, **stored.inputs(layer, index))] for layer, index in order[half:]]
+                selector.close()
+                found = [[row.tolist() for row in fork.select(layer, **stored.inputs(layer, index))] for layer, index in order[half:]]
+                self.assertEqual(found, want)
+                fork.close()
+
     def test_bfloat16_is_widened_as_it_is(self):
         stored = Stored(captured("qwen3", "f32"))
         for spec in ("quoka:budget_tokens=24", "snapkv:budget_tokens=40,window=8"):
@@ -267,6 +310,31 @@ class Refused(unittest.TestCase):
             # All of that changed nothing.
             self.assertEqual([row.tolist() for row in selector.select(0, q, k, v, 0)], [[], []])
 
+    def test_arrays_of_dlpack_that_are_elsewhere(self):
+        import ctypes
+        from kvloupe.borrowed import _DLTensor
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        q, k, v = arrays()
+
+        class Lent:
+            def __init__(self, array, device=1, code=2):
+                self.array, self.shape = array, (ctypes.c_int64 * 3)(*array.shape)
+                self.tensor = _DLTensor(array.ctypes.data, device, 0, 3, code, 32, 1, self.shape, None, 0)
+
+            def __dlpack__(self):
+                return new(ctypes.addressof(self.tensor), b"dltensor", None)
+
+        class Broken:
+            def __dlpack__(self):
+                raise BufferError("on strike\nand more")
+
+        with plain() as selector:
+            self.refuses("q cannot be used; it is not in the memory of the CPU", lambda: selector.select(0, Lent(q, device=2), k, v, 0))
+            self.refuses("q cannot be used; its numbers are", lambda: selector.select(0, Lent(q, code=1), k, v, 0))
+            self.refuses("q cannot be used; DLPack does not give it: BufferError: on strike and more", lambda: selector.select(0, Broken(), k, v, 0))
+            self.assertEqual(len(selector.select(0, Lent(q), Lent(k), Lent(v), 0)), 2)  # no strides: row after row
+
     def test_a_nan_of_float16_and_in_a_later_chunk(self):
         q, k, v = arrays(6, 6, np.float16)
         with plain() as selector:
@@ -326,7 +394,7 @@ class Refused(unittest.TestCase):
         self.refuses("cannot be copied", lambda: copy.deepcopy(selector))
         selector.close()
         selector.close()
-        for call in (lambda: selector.select(0, *arrays(), 0), selector.reset, lambda: selector.alive(0), lambda: selector.dense_reason):
+        for call in (lambda: selector.select(0, *arrays(), 0), selector.reset, selector.fork, lambda: selector.alive(0), lambda: selector.dense_reason):
             self.refuses("it was closed", call)
 
     @unittest.skipUnless(hasattr(os, "fork"), "processes cannot be forked here")
@@ -372,6 +440,48 @@ class BesideOthers(unittest.TestCase):
         for number, spec in enumerate(specs):
             cells = by_program(path, spec)[0]
             self.assertEqual(found[number], [cells[at][0] for at in stored.live_order()])
+
+    def test_many_selectors_one_after_the_other(self):
+        """Threads of the host and of the engine come and go, and take each other's stacks; the memory does not grow with them."""
+        code = """import threading, numpy as np, kvloupe
+draw = np.random.default_rng(0).standard_normal
+q, k = draw((4, 96, 8), dtype=np.float32), draw((2, 96, 8), dtype=np.float32)
+def once(number):
+    with kvloupe.Selector(("quoka:budget_tokens=8", "h2o:budget_tokens=8")[number % 2], layers=1, q_heads=4, kv_heads=2, head_dim=8, threads=2) as selector:
+        for past in range(0, 96, 32):
+            rows = selector.select(0, q[:, past : past + 32], k[:, : past + 32], None, past)
+        selector.fork().close()
+    assert [len(row) for row in rows] == [8, 8]
+def many(count):
+    for number in range(count):
+        threads = [threading.Thread(target=once, args=(i,)) for i in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+before = many(100)
+print(many(100) - before < 24)
+"""
+        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "True\n"), done.stderr)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "processes cannot be forked here")
+    def test_a_forked_child_makes_its_own(self):
+        code = """import os, numpy as np, kvloupe
+q, k = np.ones((4, 8, 8), np.float32), np.ones((2, 8, 8), np.float32)
+make = lambda: kvloupe.Selector("quoka:budget_tokens=2", layers=1, q_heads=4, kv_heads=2, head_dim=8, threads=2)
+make().close()
+held = make()
+child = os.fork()
+with make() as selector:
+    rows = selector.select(0, q, k, None, 0)
+    rows = selector.select(0, q[:, :1], np.ones((2, 9, 8), np.float32), None, 8)
+held.close()
+if child == 0:
+    os._exit(0 if [row.tolist() for row in rows] == [[0, 1]] * 2 else 3)
+print(os.waitpid(child, 0)[1])
+"""
+        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "0\n"), done.stderr)
 
     def test_two_threads_on_one_selector_wait_for_each_other(self):
         q, k, v = arrays(6, 594)

@@ -11,6 +11,7 @@
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/eviction/heavy_hitters.h"
 #include "core/selection/methods/lane_selector.h"
+#include "core/selection/remembers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,13 +20,14 @@
 namespace kvloupe::selection {
 namespace {
 
-class AquaH2o final : public EvictionSelector {
+class AquaH2o final : public EvictionSelector, public Remembers {
  public:
   explicit AquaH2o(const Setup& setup)
       : EvictionSelector(setup.spec),
         basis_(setup.basis),
         pruning_(pruning_of(setup, LaneChoice::LargestOfQuery, setup.shape.head_dim)),
         hitters_(setup.spec.real("recent_ratio"), false) {}
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<AquaH2o>(*this); }
 
  protected:
   std::optional<PrunedLanes> lanes(const Cell& cell) override {

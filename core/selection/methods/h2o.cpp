@@ -10,15 +10,17 @@
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/eviction/heavy_hitters.h"
+#include "core/selection/remembers.h"
 
 namespace kvloupe::selection {
 namespace {
 
-class H2o final : public EvictionSelector {
+class H2o final : public EvictionSelector, public Remembers {
  public:
   explicit H2o(const MethodSpec& spec)
       : EvictionSelector(spec),
         hitters_(spec.real("recent_ratio"), spec.text("normalise") == "by_age") {}
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<H2o>(*this); }
 
  protected:
   void observe(const Cell& cell, const Pools& pools) override { hitters_.observe(cell, pools); }

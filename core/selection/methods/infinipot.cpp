@@ -13,6 +13,7 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/ranking.h"
+#include "core/selection/remembers.h"
 
 #include <ATen/ATen.h>
 
@@ -37,10 +38,11 @@ at::Tensor probe_votes(const Cell& cell, std::int64_t kv_head, std::span<const s
          static_cast<double>(group);
 }
 
-class Infinipot final : public EvictionSelector {
+class Infinipot final : public EvictionSelector, public Remembers {
  public:
   explicit Infinipot(const MethodSpec& spec)
       : EvictionSelector(spec), novelty_ratio_(spec.real("novelty_ratio")) {}
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<Infinipot>(*this); }
 
  protected:
   void observe(const Cell& cell, const Pools&) override {

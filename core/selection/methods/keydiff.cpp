@@ -8,6 +8,7 @@
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
+#include "core/selection/remembers.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/core/Tensor.h>
@@ -25,9 +26,10 @@ class KeydiffSelect final : public ScoringSelector {
   }
 };
 
-class KeydiffEvict final : public EvictionSelector {
+class KeydiffEvict final : public EvictionSelector, public Remembers {
  public:
   using EvictionSelector::EvictionSelector;
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<KeydiffEvict>(*this); }
 
  protected:
   Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& at_hand,

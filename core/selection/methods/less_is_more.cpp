@@ -14,6 +14,7 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
+#include "core/selection/remembers.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -25,9 +26,10 @@
 namespace kvloupe::selection {
 namespace {
 
-class LessIsMore final : public CrossLayerSelector {
+class LessIsMore final : public CrossLayerSelector, public Remembers {
  public:
   using CrossLayerSelector::CrossLayerSelector;
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<LessIsMore>(*this); }
 
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,

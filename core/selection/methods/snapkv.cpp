@@ -12,6 +12,7 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
 #include "core/selection/eviction/pooling.h"
+#include "core/selection/remembers.h"
 #include "core/selection/visibility_selector.h"
 
 #include <ATen/ATen.h>
@@ -65,13 +66,14 @@ class SnapkvSelect final : public ScoringSelector {
   SnapkvOptions options_;
 };
 
-class SnapkvEvict final : public EvictionSelector {
+class SnapkvEvict final : public EvictionSelector, public Remembers {
  public:
   explicit SnapkvEvict(const MethodSpec& spec) : EvictionSelector(spec), options_(spec) {}
 
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     return in_every_head(cell, options_.voters(cell));
   }
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<SnapkvEvict>(*this); }
 
  protected:
   Survivors survivors(const Cell& cell, std::int64_t kv_head, const Pool& keys_at_hand,

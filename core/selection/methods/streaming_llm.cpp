@@ -6,15 +6,17 @@
 
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/eviction/eviction_selector.h"
+#include "core/selection/remembers.h"
 
 #include <algorithm>
 
 namespace kvloupe::selection {
 namespace {
 
-class StreamingLlm final : public EvictionSelector {
+class StreamingLlm final : public EvictionSelector, public Remembers {
  public:
   using EvictionSelector::EvictionSelector;
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<StreamingLlm>(*this); }
 
  protected:
   Survivors survivors(const Cell&, std::int64_t, const Pool& keys, std::int64_t budget,

@@ -10,15 +10,17 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/logit_scoring.h"
 #include "core/selection/methods/cross_layer_selector.h"
+#include "core/selection/remembers.h"
 
 #include <ATen/core/Tensor.h>
 
 namespace kvloupe::selection {
 namespace {
 
-class TidalDecode final : public CrossLayerSelector {
+class TidalDecode final : public CrossLayerSelector, public Remembers {
  public:
   using CrossLayerSelector::CrossLayerSelector;
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<TidalDecode>(*this); }
 
  protected:
   std::vector<SelectedRow> choose_anew(const Cell& cell, std::int64_t num_candidates,

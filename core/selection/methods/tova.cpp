@@ -7,13 +7,14 @@
 #ifdef KVLOUPE_SELECTORS  // compiled with Torch: how it selects
 #include "core/selection/cell_rows.h"
 #include "core/selection/eviction/eviction_selector.h"
+#include "core/selection/remembers.h"
 
 #include <ATen/ATen.h>
 
 namespace kvloupe::selection {
 namespace {
 
-class Tova final : public EvictionSelector {
+class Tova final : public EvictionSelector, public Remembers {
  public:
   explicit Tova(const MethodSpec& spec)
       : EvictionSelector(spec),
@@ -23,6 +24,7 @@ class Tova final : public EvictionSelector {
   std::vector<std::vector<std::int32_t>> sampled_rows(const Cell& cell) override {
     return in_every_head(cell, {voter(cell)});
   }
+  std::unique_ptr<Selector> copy() const override { return std::make_unique<Tova>(*this); }
 
  protected:
   void observe(const Cell& cell, const Pools& pools) override {
