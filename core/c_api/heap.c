@@ -1,5 +1,5 @@
 /* libkvloupe_heap.so: the first library in the engine's namespace (library.cpp), and so the first where all others there look
-   for malloc and free. It hands both on to the host's.
+   for malloc and free. It hands both on to the host's. It also keeps the end of the process quiet (below).
 
    Two heaps would not do. The loader is one for both sides and takes the memory of a thread's variables from the host's heap; the
    C library that starts a thread on a stack used before frees that memory by its own free(). */
@@ -96,5 +96,11 @@ size_t malloc_usable_size(void *memory) {
   if (memory == NULL) return 0;
   return is_early(memory) ? size_of_early(memory) : host.malloc_usable_size(memory);
 }
+
+/* At the end of the process the loader ends the libraries of this namespace, one by one, on a thread of the host. What they have
+   registered for their end may call on another that is no more, or look for what belongs to a thread and find the host's. None has
+   anything to write: nothing is run. */
+void __cxa_finalize(void *library);
+void __cxa_finalize(void *library) { (void)library; }
 
 #pragma GCC visibility pop
