@@ -251,13 +251,12 @@ class DecodeDriftPanel final : public Panel {
                            analysis::kMeanOf));
     const TickRoom room;
     if (!ImPlot::BeginPlot("##worse", {-1, plot_height(context, height)}, kPlotFlags)) return;
-    std::vector<double> worse(drift.nll_mean.size());
+    const std::vector<double>& worse = drift.excess_mean;
     double low = 0, high = 0;
-    for (std::size_t t = 0; t < worse.size(); ++t) {
-      worse[t] = drift.nll_mean[t] - drift.dense_nll_mean[t];
-      if (!std::isfinite(worse[t])) continue;
-      low = std::min(low, worse[t]);
-      high = std::max(high, worse[t]);
+    for (const double value : worse) {
+      if (!std::isfinite(value)) continue;
+      low = std::min(low, value);
+      high = std::max(high, value);
     }
     const double edge = 0.1 * std::max(high - low, 1e-3);
     ImPlot::SetupAxes(nullptr, fitting("difference (nat)", "nat", plot_height(context, height)),

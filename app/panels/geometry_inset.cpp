@@ -12,7 +12,7 @@ namespace kvloupe::panels {
 namespace {
 
 // An inset that shows the queries hardly larger than they are is not worth its corner.
-constexpr double kLeastLarger = 1.4;
+constexpr double kLeastLarger = 1.6;
 
 float gap() { return widgets::em(0.4F); }
 

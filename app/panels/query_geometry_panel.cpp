@@ -154,8 +154,8 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
   return text;
 }
 
-// "Of the question's 17 queries quoka asks 7, snapkv 11": who hears the question. Empty where one of the
-// methods chooses no queries or the chunk asks nothing.
+// "Of the question's 17 queries quoka asks 7, snapkv asks 11 for the next chunk." Empty where one of the
+// methods chooses no queries or the chunk holds nothing of the question.
 std::string both_finding(const std::vector<Geometry>& results) {
   std::string text;
   for (const Geometry& result : results) {
@@ -164,8 +164,7 @@ std::string both_finding(const std::vector<Geometry>& results) {
     const Asking asking = asking_in(result.question.place, queries);
     if (asking.queries == 0) return "";
     text += text.empty() ? fmt::format("Of the question's {} queries ", asking.queries) : ", ";
-    text += fmt::format("{} {}{}", result.question.method.id(),
-                        queries.votes_after ? "hears " : "asks ", asking.chosen);
+    text += fmt::format("{} asks {}", result.question.method.id(), asking.chosen);
     if (queries.votes_after) text += " for the next chunk";
   }
   return text + ".";

@@ -258,6 +258,8 @@ class ReceivedRankingsPanel final : public Panel {
     if (picture.has_selection()) {
       items.push_back({"selected", context.palette.hit});
       items.push_back({"global or query-specific, not selected", context.palette.miss});
+      items.push_back(
+          {"neither, not selected", context.palette.muted, widgets::LegendItem::Shape::Ring});
     }
     if (const auto span = marked_keys(picture))
       items.push_back({state::readable_name(span->name), context.palette.text,
@@ -403,9 +405,7 @@ class ReceivedRankingsPanel final : public Panel {
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
     if (!ImPlot::BeginPlot("##mean and max", size, kFlags)) return;
-    ImPlot::SetupAxes(picture.has_selection()
-                          ? "mean attention received (hollow, or orange around: not selected)"
-                          : "mean attention received",
+    ImPlot::SetupAxes("mean attention received",
                       size.y < widgets::em(14) ? "largest received" : "largest attention received",
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);

@@ -123,7 +123,6 @@ struct Remedy {
   std::string change;
   std::optional<selection::MethodSpec> spec;  // that a click makes method B
   std::string effect, sentence;
-  bool rare = false;  // it helps fewer than one in ten of the heads that lose
 };
 
 std::vector<Remedy> remedies_of(const SpanLoss& loss) {
@@ -139,13 +138,13 @@ std::vector<Remedy> remedies_of(const SpanLoss& loss) {
              : "It is the largest that a head needs; others may lose some with it."});
   const auto losing = sums.heads - sums.whole;
   for (const SpanChange& change : loss.changes)
-    if (change.heads > 0)
+    // What no click makes and fewer than one head in ten needs is not worth a line.
+    if (change.heads > 0 && (change.spec || 10 * change.heads >= losing))
       remedies.push_back(
           {change.change, change.spec,
            fmt::format("keeps all in {} of {} heads", change.heads, losing),
            fmt::format("{} of the {} {} some of the span would then keep all of it.", change.heads,
-                       losing, losing == 1 ? "head that loses" : "heads that lose"),
-           10 * change.heads < losing});
+                       losing, losing == 1 ? "head that loses" : "heads that lose")});
   return remedies;
 }
 
@@ -202,9 +201,7 @@ void remedies_ui(DrawContext& context, const SpanLossNow& now, bool& search) {
   if (loss.has_budgets && !sums.enough)
     widgets::text_wrapped(context.palette.text,
                           "No budget that was tried keeps all of it in every head.");
-  std::vector<Remedy> remedies = remedies_of(loss);
-  // What no click makes and hardly a head needs is not worth a line.
-  std::erase_if(remedies, [](const Remedy& remedy) { return !remedy.spec && remedy.rare; });
+  const std::vector<Remedy> remedies = remedies_of(loss);
   for (const Remedy& remedy : remedies)
     remedy_ui(context, now, remedy, &remedy == &remedies.front());
 }
@@ -263,7 +260,7 @@ void all_heads_ui(const SpanLoss& loss, bool& all) {
                                  "attention");
 }
 
-void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss, bool all) {
+void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss, bool& all) {
   const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
   // In a low window the verdict of the key below needs the room.
   const bool low = ImGui::GetMainViewport()->Size.y < widgets::em(54);
@@ -271,6 +268,8 @@ void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& l
   const auto heads = state::heads_to_list(loss, place, all && !context.figure ? most : few);
   const table::Table table = state::span_heads_table(loss, heads);
   if (table.rows.empty()) return;
+  heading_ui(context, "Heads that matter to the span", "");
+  if (!context.figure) all_heads_ui(loss, all);
   widgets::TableLook look{{0.6F, 1.4F, 0.6F, 0.5F, 1.0F, 1.0F, 1.8F}};
   if (loss.has_budgets) look.weights.push_back(0.85F);
   look.ink = [&](std::size_t row, std::size_t column) {
@@ -324,10 +323,7 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
 
 void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
   if (!now.loss || now.loss->heads.empty() || !now.loss->has_causes) return;
-  const SpanLoss& loss = *now.loss;
-  heading_ui(context, "Heads that matter to the span", "");
-  if (!context.figure) all_heads_ui(loss, all);
-  heads_ui(context, now.question.place, loss, all);
+  heads_ui(context, now.question.place, *now.loss, all);
 }
 
 }  // namespace kvloupe::panels

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -91,6 +93,8 @@ DecodeDrift decode_drift(const trace::TraceReader& reader) {
   result.agrees = std::move(drift.agrees);
   result.dense_nll_mean = running_mean(result.dense_nll, kMeanOf);
   result.kl_mean = running_mean(result.kl, kMeanOf);
+  std::ranges::transform(result.nll_mean, result.dense_nll_mean,
+                         std::back_inserter(result.excess_mean), std::minus<>());
   return result;
 }
 

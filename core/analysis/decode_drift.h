@@ -28,7 +28,8 @@ struct DecodeDrift {
   std::vector<std::uint8_t> agrees;   // [T] 1: the same token most probable
   // Their running means over kMeanOf tokens.
   std::vector<double> nll_mean, dense_nll_mean, kl_mean;
-  Matrix q, k;  // [recorded layers, chunks] relative distance
+  std::vector<double> excess_mean;  // nll_mean - dense_nll_mean
+  Matrix q, k;                      // [recorded layers, chunks] relative distance
 
   // The position after which the first token was sampled; none where nothing was.
   std::optional<std::int32_t> first_sampled;

@@ -218,6 +218,7 @@ int layout(const kvloupe_selector* selector, std::int32_t* row_axis, std::int64_
 int row(const kvloupe_selector* selector, std::int64_t index, const std::int32_t** positions,
         std::int64_t* count, ErrorText* error) {
   return guarded(error, [&] {
+    check_process(*selector);
     const std::lock_guard lock(selector->calls);
     const std::vector<std::int32_t>& found = selector->session->row(index);
     *positions = found.data();
@@ -226,6 +227,8 @@ int row(const kvloupe_selector* selector, std::int64_t index, const std::int32_t
 }
 
 const char* dense_reason(const kvloupe_selector* selector) {
+  // In a forked child the lock may be held for good.
+  if (selector->process != ::getpid()) return nullptr;
   const std::lock_guard lock(selector->calls);
   return selector->session->dense_reason();
 }

@@ -27,7 +27,7 @@ class ChunkOrder {
   // The number of the layer's next chunk.
   std::int64_t next_chunk(int layer) const { return first_chunk_ + num_done(layer); }
   bool begins(int layer) const { return num_done(layer) == 0; }
-  // Whether `layer` is further than `other`, which it follows.
+  // Whether `other`, whose set `layer` reuses, has not yet taken the chunk that is next in `layer`.
   bool lacks(int other, int layer) const { return num_done(other) <= num_done(layer); }
 
  private:

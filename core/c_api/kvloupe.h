@@ -145,7 +145,7 @@ KVLOUPE_API int kvloupe_selector_row(const kvloupe_selector* selector, int64_t r
                                      const int32_t** positions, int64_t* count);
 
 /* Why the last chunk attends to all of its candidates: "empty_past", "fits_budget" or "method_rule"; NULL where the method
-   chose. */
+   chose, and in a child that fork() made. */
 KVLOUPE_API const char* kvloupe_selector_dense_reason(const kvloupe_selector* selector);
 
 /* Forgets all chunks. The next ones begin at position `past` and count from `chunk` on, both 0 for a new text. Methods that

@@ -28,7 +28,7 @@ Error no_model(std::string why, std::string remedy) {
   return usage_error("the model cannot be used", std::move(why), std::move(remedy));
 }
 
-selection::ModelShape shape_of(const kvloupe_model& model) {
+trace::ModelInfo info_of(const kvloupe_model& model) {
   for (const auto& [name, value] :
        {std::pair("layers", model.num_layers), std::pair("query heads", model.num_q_heads),
         std::pair("KV heads", model.num_kv_heads), std::pair("numbers a head", model.head_dim)})
@@ -42,15 +42,16 @@ selection::ModelShape shape_of(const kvloupe_model& model) {
   if (!std::isfinite(model.rope_theta) || model.rope_theta < 0)
     throw no_model(fmt::format("its rope_theta is {}", model.rope_theta),
                    "give the base of its rotary embedding, or 0 where it is not known");
-  selection::ModelShape shape;
-  shape.num_layers = model.num_layers;
-  shape.num_q_heads = model.num_q_heads;
-  shape.num_kv_heads = model.num_kv_heads;
-  shape.head_dim = model.head_dim;
-  shape.rope_theta = model.rope_theta;
-  shape.rope_pairing =
+  trace::ModelInfo info;
+  info.num_layers = model.num_layers;
+  info.num_q_heads = model.num_q_heads;
+  info.num_kv_heads = model.num_kv_heads;
+  info.head_dim = model.head_dim;
+  info.rope_theta = model.rope_theta;
+  info.rope_pairing =
       model.rope_interleaved != 0 ? trace::RopePairing::Interleaved : trace::RopePairing::HalfSplit;
-  return shape;
+  if (model.model_hash != nullptr) info.file_hash = model.model_hash;
+  return info;
 }
 
 std::vector<SoftmaxForm> softmax_of(const kvloupe_model& model) {
@@ -82,7 +83,7 @@ std::vector<SoftmaxForm> softmax_of(const kvloupe_model& model) {
 }
 
 // A basis fitted on a whole text cannot be had before the text has been seen.
-selection::BasisPtr basis_of(const selection::MethodSpec& spec, const kvloupe_model& model) {
+selection::BasisPtr basis_of(const selection::MethodSpec& spec, trace::ModelInfo info) {
   const auto& wanted = spec.traits().basis;
   if (!wanted) return nullptr;
   const std::string what = fmt::format("{} has no basis", spec.id());
@@ -90,12 +91,6 @@ selection::BasisPtr basis_of(const selection::MethodSpec& spec, const kvloupe_mo
     throw input_error(
         what, "basis=self is fitted on a whole text, and the selector sees a chunk at a time",
         "give basis=PATH, a file that kvloupe calibrate made for the model");
-  trace::ModelInfo info;
-  info.num_layers = model.num_layers;
-  info.num_q_heads = model.num_q_heads;
-  info.num_kv_heads = model.num_kv_heads;
-  info.head_dim = model.head_dim;
-  if (model.model_hash != nullptr) info.file_hash = model.model_hash;
   if (wanted->is_auto()) {
     if (info.file_hash.empty())
       throw input_error(
@@ -124,12 +119,15 @@ void use_threads(int threads) {
 }  // namespace
 
 Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
-    : threads_(threads), shape_(shape_of(model)), softmax_(softmax_of(model)) {
+    : threads_(threads) {
+  trace::ModelInfo info = info_of(model);
+  shape_ = selection::shape_of(info);
+  softmax_ = softmax_of(model);
   use_threads(threads);
   spec_ = selection::MethodSpec::parse(spec).resolved(shape_);
   canonical_ = spec_.canonical();
   layout_ = selection::row_layout(spec_, shape_);
-  basis_ = basis_of(spec_, model);
+  basis_ = basis_of(spec_, std::move(info));
   // Sliced lanes of values are rotated; lane methods that evict gather what is kept with its values.
   const auto& pruned = spec_.traits().lanes;
   reads_values_ = pruned && (pruned->slices_values || spec_.traits().evicts());

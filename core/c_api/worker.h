@@ -16,7 +16,7 @@ class Worker {
  public:
   // Throws std::system_error where the system starts no further thread.
   Worker() {
-    // The host's handlers are for the host's threads. OpenMP's threads are as the one that starts them.
+    // Signals are for the host's threads. OpenMP's threads take this mask over from the worker.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

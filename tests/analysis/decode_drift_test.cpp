@@ -85,6 +85,10 @@ TEST(DecodeDriftOf, ATraceIsWhatWasWritten) {
   EXPECT_EQ(drift.nll.size(), 7u);
   EXPECT_DOUBLE_EQ(drift.mean_nll(), (2 + 4 + 1 + 3 + 5 + 9) / 6.0);
   EXPECT_DOUBLE_EQ(drift.mean_dense_nll(), 2.0);
+  // The dense losses are half of the closed loop's; the last mean is over all six that are finite.
+  ASSERT_EQ(drift.excess_mean.size(), 7u);
+  EXPECT_DOUBLE_EQ(drift.excess_mean[1], 1.0);
+  EXPECT_DOUBLE_EQ(drift.excess_mean[6], 2.0);
   EXPECT_DOUBLE_EQ(drift.mean_kl(0), (2 * 0.25 + 0.5 + 0.75) / 7);
   EXPECT_DOUBLE_EQ(drift.mean_kl(5), (0.5 + 0.75) / 2);
   EXPECT_DOUBLE_EQ(drift.agreement(0), 5 / 7.0);

@@ -280,10 +280,21 @@ TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
   EXPECT_THAT(kept, HasSubstr("ranks 1 of 54"));
   EXPECT_THAT(kept, HasSubstr("carries 25.0 % of this row's attention mass"));
   EXPECT_THAT(kept, HasSubstr("8 keys are kept"));
+  EXPECT_THAT(mass_sentence_of(question, answer), HasSubstr("KV head 0, the 1 key of"));
+  EXPECT_THAT(mass_sentence_of(question, answer),
+              HasSubstr("carries 25.0 % of the attention mass; the best ranks 1 of 54."));
+  EXPECT_EQ(kept_sentence_of(question, answer), "quoka keeps 1 of 1.");
   answer.chunks[5].kept = 0;
-  EXPECT_THAT(sentence_of(question, answer), HasSubstr("the method's choice lost it"));
+  EXPECT_THAT(sentence_of(question, answer), HasSubstr("a better choice would have kept it"));
+  EXPECT_EQ(
+      kept_sentence_of(question, answer),
+      "quoka keeps 0 of 1. The 8 that it keeps had room for the best: a better choice would have "
+      "kept it.");
+  answer.chunks[5].best_true_rank = 8;  // the ninth
+  EXPECT_EQ(kept_sentence_of(question, answer), "quoka keeps 0 of 1.");
   answer.chunks[5].total = 0;
   EXPECT_THAT(sentence_of(question, answer), HasSubstr("nothing was decided"));
+  EXPECT_EQ(mass_sentence_of(question, answer), "");
   answer.chunks[5] = {1, 1, 0.25, 0, 54, 54, true};
   EXPECT_THAT(sentence_of(question, answer), HasSubstr("everything is kept here"));
 }

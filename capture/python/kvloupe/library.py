@@ -97,4 +97,4 @@ def check(loaded, code):
         return
     said = loaded.kvloupe_last_error().decode("utf-8", "replace")
     parts = said.split("; ", 2)
-    raise KvloupeError(*parts, *[""] * (3 - len(parts))) if len(parts) == 3 else KvloupeError("the library failed", said, "report this with what you did")
+    raise KvloupeError(*parts) if len(parts) == 3 else KvloupeError("the library failed", said, "report this with what you did")

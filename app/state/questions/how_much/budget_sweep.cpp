@@ -376,7 +376,7 @@ std::string sweep_finding(const std::vector<SweepLine>& lines, Number number) {
   const replay::NumberInfo& info = replay::info_of(number);
   std::vector<std::string> each;
   for (const SweepLine& line : lines) {
-    if (!line.curve->has_budget() || line.curve->points.empty() ||
+    if (!line.curve->has_budget() || !line.curve->is_known(number) ||
         line.bound == SweepLine::Bound::Chance)
       continue;
     const std::string name = line.bound  ? "the true top keys"

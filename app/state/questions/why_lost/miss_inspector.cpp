@@ -75,6 +75,11 @@ std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& c
   return bars;
 }
 
+// None of it is kept, and by true mass one would be.
+bool had_room(const MissQuestion::Chunk& chunk) {
+  return chunk.kept == 0 && chunk.best_true_rank >= 0 && chunk.best_true_rank < chunk.num_kept;
+}
+
 std::vector<MissQuestion> questions_of(const Workspace& workspace) {
   std::vector<MissQuestion> questions;
   for (const Slot slot : inspected_slots(workspace))
@@ -261,10 +266,9 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
   if (!chunk.dense) {
     why = fmt::format("its best key ranks {} of {} by true mass",
                       format_count(chunk.best_true_rank + 1), format_count(chunk.num_candidates));
-    if (chunk.kept == 0 && chunk.best_true_rank >= 0 && chunk.best_true_rank < chunk.num_kept)
-      why += fmt::format(
-          ", so the {} kept had room for it: the method's choice lost it, not the budget.",
-          format_count(chunk.num_kept));
+    if (had_room(chunk))
+      why += fmt::format(", so the {} kept had room for it: a better choice would have kept it.",
+                         format_count(chunk.num_kept));
     else
       why += fmt::format("; {} {} kept.", keys(chunk.num_kept), chunk.num_kept == 1 ? "is" : "are");
   }
@@ -289,10 +293,10 @@ std::string kept_sentence_of(const MissQuestion& question, const MissQuestion::A
       answer.chunks.at(static_cast<std::size_t>(question.place.chunk));
   std::string text =
       fmt::format("{} keeps {} of {}", question.method.id(), chunk.kept, chunk.total);
-  if (chunk.kept == 0 && chunk.best_true_rank >= 0 && chunk.best_true_rank < chunk.num_kept)
-    text +=
-        fmt::format(". The {} that it keeps had room for it: its choice lost it, not the budget",
-                    format_count(chunk.num_kept));
+  if (had_room(chunk))
+    text += fmt::format(
+        ". The {} that it keeps had room for the best: a better choice would have kept it",
+        format_count(chunk.num_kept));
   return text + ".";
 }
 
