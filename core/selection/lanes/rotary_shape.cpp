@@ -17,8 +17,9 @@ std::optional<RotaryUnknown> rotary_unknown(const ModelShape& shape) {
     return false;
   }();
   if (any && (shape.rope_theta <= 0 || shape.head_dim % 2 != 0))
-    return RotaryUnknown{"nothing says how the model's rotary embedding turns its heads",
-                         "capture the trace anew, or give rope_theta with the arrays"};
+    return RotaryUnknown{
+        "the model's description does not say how its rotary embedding turns heads",
+        "capture the trace anew, or give rope_theta with the arrays"};
   return std::nullopt;
 }
 
