@@ -186,7 +186,7 @@ std::optional<AttentionPicture::Pair> AttentionPicture::draw(DrawContext& contex
 void AttentionPicture::plots_ui(DrawContext& context, ImVec2 size) {
   // In a low panel the parts shrink, then it scrolls. In a low figure the whole map goes, then the
   // rug.
-  const float rug = widgets::em(2.6F) * (shows_ == Show::Both ? 2 : 1);
+  const float rug = widgets::em(shows_ == Show::Both ? 3.8F : 2.6F);
   const float least = plot_height(context, widgets::em(5.5F));
   const float gaps = (shows_ == Show::Both ? 3 : 2) * ImGui::GetStyle().ItemSpacing.y;
   float room = size.y - gaps;

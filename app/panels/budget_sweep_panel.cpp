@@ -26,7 +26,7 @@ using state::SweepExtent;
 using Curves = state::Result<BudgetSweepQuestion>;
 
 constexpr const char* kView = "budget_sweep";
-constexpr float kTableWidth = 27;  // em
+constexpr float kTableWidth = 23;  // em
 
 class BudgetSweepPanel final : public Panel {
  public:

@@ -45,7 +45,7 @@ class DecodeDriftPanel final : public Panel {
       return;
     }
     if (!ready_ui(context, result, "Reading the losses")) return;
-    headline_ui(context, finding_of(*result, context.figure));
+    headline_ui(context, finding_of(*result, result.question.place.info(), context.figure));
     if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -85,6 +85,9 @@ class DecodeDriftPanel final : public Panel {
 
  private:
   static constexpr int kPlots = 3;
+  // One token lies at one place: the lowest plot numbers them.
+  static constexpr ImPlotAxisFlags kAboveOthers =
+      ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_NoTickLabels;
 
   // Of the plots with their headings, one above the other.
   static float plots_height(const DrawContext& context, float room) {
@@ -137,7 +140,8 @@ class DecodeDriftPanel final : public Panel {
     return printable(text) + (count > kMost ? "\u2026" : "");
   }
 
-  static std::string finding_of(const DecodeDrift& drift, bool figure) {
+  static std::string finding_of(const DecodeDrift& drift, const trace::TraceInfo& info,
+                                bool figure) {
     if (!drift.against_dense())
       return fmt::format(
           "The dense model's mean loss is {:.3f} nat. In a closed loop the model reads only what a "
@@ -145,11 +149,11 @@ class DecodeDriftPanel final : public Panel {
           "trace "
           "has none{}.",
           drift.mean_nll(), figure ? ": capture with --closed-loop SPEC --drift" : "");
-    std::string text = fmt::format(
-        "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens; "
-        "the "
-        "next-token distributions are {:.4g} nat apart on average.",
-        drift.mean_nll(), drift.mean_dense_nll(), drift.mean_kl(0));
+    const std::string text = fmt::format(
+        "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens{}. "
+        "Next-token distributions are {:.2g} nat apart on average.",
+        drift.mean_nll(), drift.mean_dense_nll(), state::worst_words(drift, info),
+        drift.mean_kl(0));
     if (!drift.first_sampled) return text;
     if (!drift.first_divergent_step)
       return fmt::format("Both models answer \u201C{}\u201D. {}", text_of(drift.answer), text);
@@ -226,9 +230,10 @@ class DecodeDriftPanel final : public Panel {
     } else {
       count(drift.nll);
     }
-    ImPlot::SetupAxes(drift.against_dense() ? nullptr : "token position",
+    ImPlot::SetupAxes(two ? nullptr : "token position",
                       fitting("-log P (nat)", "nat", plot_height(context, height)),
-                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+                      two ? kAboveOthers : ImPlotAxisFlags_NoHighlight,
+                      ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxesLimits(0, static_cast<double>(drift.nll.size()), 0, 1.05 * high,
                             loss_fit_.condition(result.key));
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
@@ -260,7 +265,7 @@ class DecodeDriftPanel final : public Panel {
     }
     const double edge = 0.1 * std::max(high - low, 1e-3);
     ImPlot::SetupAxes(nullptr, fitting("difference (nat)", "nat", plot_height(context, height)),
-                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
+                      kAboveOthers, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxesLimits(0, static_cast<double>(worse.size()), low - edge, high + edge,
                             worse_fit_.condition(result.key));
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);

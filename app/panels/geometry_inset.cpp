@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <optional>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
@@ -20,6 +20,10 @@ struct Rect {
   ImVec2 low, high;
   bool holds(ImVec2 at) const {
     return at.x >= low.x && at.x <= high.x && at.y >= low.y && at.y <= high.y;
+  }
+  bool meets(const Rect& other) const {
+    return other.low.x < high.x && other.high.x > low.x && other.low.y < high.y &&
+           other.high.y > low.y;
   }
 };
 
@@ -60,15 +64,38 @@ std::size_t keys_under(const Geometry& result, const Canvas& canvas, const Rect&
       }));
 }
 
+// An inset, what it shows, and the pixels of one unit in it.
+struct Candidate {
+  GeometryInset inset;
+  GeometryFrame shown;
+  double scale = 0;
+};
+
+std::vector<Candidate> candidates_of(const Geometry& result, ImVec2 inside) {
+  constexpr std::array kShares{0.75F, 0.65F, 0.55F, 0.45F};
+  std::vector<Candidate> candidates;
+  for (const float wide : kShares)
+    for (const float high : kShares) {
+      const ImVec2 size(std::max(inside.x * wide, widgets::em(9)),
+                        std::max(inside.y * high, widgets::em(8)));
+      const GeometryFrame shown = frame_of(result->query_box, double{size.x / size.y});
+      for (const bool right : {true, false})
+        for (const bool lower : {false, true})
+          candidates.push_back(
+              {{right, lower, size, true}, shown, double{size.x} / shown.x.Size()});
+    }
+  return candidates;
+}
+
 }  // namespace
 
-GeometryFrame frame_of(const state::GeometryQuestion::Box& box, double aspect) {
+GeometryFrame frame_of(const state::GeometryQuestion::Box& box, double aspect, bool low_left) {
   const double width = 1.14 * box.length(0) + 1e-6;
   const double height = 1.14 * box.length(1) + 1e-6;
-  const double half_x = std::max(width, height * aspect) / 2;
-  const double half_y = std::max(height, width / aspect) / 2;
-  return {{box.center(0) - half_x, box.center(0) + half_x},
-          {box.center(1) - half_y, box.center(1) + half_y}};
+  const double wide = std::max(width, height * aspect), high = std::max(height, width / aspect);
+  const double left = box.center(0) - (low_left ? width : wide) / 2;
+  const double low = box.center(1) - (low_left ? height : high) / 2;
+  return {{left, left + wide}, {low, low + high}};
 }
 
 ImVec2 GeometryInset::at(ImVec2 low, ImVec2 high) const {
@@ -77,34 +104,23 @@ ImVec2 GeometryInset::at(ImVec2 low, ImVec2 high) const {
 }
 
 GeometryInset inset_of(const Geometry& result, ImVec2 inside) {
-  const GeometryFrame whole = frame_of(result->box, double{inside.x / inside.y});
+  const GeometryFrame whole = frame_of(result->box, double{inside.x / inside.y}, true);
   const Canvas canvas(whole, inside);
-  const ImVec2 wanted(std::max(inside.x * 0.45F, widgets::em(9)),
-                      std::max(inside.y * 0.42F, widgets::em(8)));
-  const GeometryFrame closer = frame_of(result->query_box, double{wanted.x / wanted.y});
-  const ImVec2 from = canvas.at(closer.x.Min, closer.y.Max),
-               to = canvas.at(closer.x.Max, closer.y.Min);
-  std::optional<std::size_t> least;
-  GeometryInset best;
-  for (const bool right : {true, false})
-    for (const bool lower : {false, true}) {
-      GeometryInset inset{right, lower, wanted, true};
-      ImVec2 at = inset.at({0, 0}, inside);
-      if (to.x >= at.x && from.x <= at.x + wanted.x)
-        inset.size.y = std::min(wanted.y, (lower ? inside.y - to.y : from.y) - 2 * gap());
-      if (inset.size.y < 0.7F * wanted.y) continue;  // flat
-      const GeometryFrame shown = frame_of(result->query_box, double{inset.size.x / inset.size.y});
-      const double larger = inset.size.x / shown.x.Size() / (double{inside.x} / whole.x.Size());
-      if (larger < kLeastLarger) continue;
-      at = inset.at({0, 0}, inside);
-      const Rect rect{at, {at.x + inset.size.x, at.y + inset.size.y}};
-      if (hides_what_matters(result, canvas, rect)) continue;
-      const std::size_t hidden = keys_under(result, canvas, rect);
-      if (hidden > result->points->keys.size() / 100 || (least && hidden >= *least)) continue;
-      least = hidden;
-      best = inset;
-    }
-  return best;
+  std::vector<Candidate> candidates = candidates_of(result, inside);
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.scale > b.scale; });
+  const double scale = double{inside.x} / whole.x.Size();
+  for (const Candidate& candidate : candidates) {
+    if (candidate.scale < kLeastLarger * scale) break;
+    const GeometryInset& inset = candidate.inset;
+    const ImVec2 at = inset.at({0, 0}, inside);
+    const Rect rect{at, {at.x + inset.size.x, at.y + inset.size.y}};
+    const ImVec2 from = canvas.at(candidate.shown.x.Min, candidate.shown.y.Max),
+                 to = canvas.at(candidate.shown.x.Max, candidate.shown.y.Min);
+    if (rect.meets({from, to}) || hides_what_matters(result, canvas, rect)) continue;
+    if (keys_under(result, canvas, rect) <= result->points->keys.size() / 100) return inset;
+  }
+  return {};
 }
 
 }  // namespace kvloupe::panels

@@ -12,8 +12,10 @@ namespace kvloupe::panels {
 struct GeometryFrame {
   ImPlotRange x, y;
 };
-// All of a box, one unit as long on both axes of a plot of this shape.
-GeometryFrame frame_of(const state::GeometryQuestion::Box& box, double aspect);
+// All of a box, one unit as long on both axes of a plot of this shape. What room is left lies around it,
+// or above and right of it.
+GeometryFrame frame_of(const state::GeometryQuestion::Box& box, double aspect,
+                       bool low_left = false);
 
 // A corner of the plot, in pixels. It is found for the points and the room alone, so that it stays while
 // the plot is moved and another method is shown.
@@ -27,7 +29,8 @@ struct GeometryInset {
   // Its upper left in a plot with these corners.
   ImVec2 at(ImVec2 low, ImVec2 high) const;
 };
-// `inside`: the room for points, without axes and labels.
+// The largest that fits a plot whose points lie low and left. `inside`: the room for points, without axes
+// and labels.
 GeometryInset inset_of(const Geometry& result, ImVec2 inside);
 
 }  // namespace kvloupe::panels

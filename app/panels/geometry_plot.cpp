@@ -230,13 +230,17 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   for (const auto& [key, at] : canvas.watched)
     watched_key_ui(canvas.draw, palette, at, widgets::em(0.32F),
                    result->fates.empty() ? 0 : color_of(palette, fate_of(result, key)));
+  // In a small plot large dots would hide each other.
+  const float scale =
+      spec.bare ? std::clamp((canvas.high.y - canvas.low.y) / widgets::em(22), 0.6F, 1.0F) : 1.0F;
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
     for (const std::size_t i : order) {
       const auto row = result->row_of(place, i);
       if ((row && result->queries->is_chosen(*row)) != chosen) continue;
-      const float radius = row ? query_radius(wanted, *row, chosen) : widgets::em(0.2F);
+      const float radius =
+          row && !spec.with_inset ? scale * query_radius(wanted, *row, chosen) : widgets::em(0.2F);
       const ImU32 color = color_of_query(palette, result, i);
       query_dot_ui(canvas.draw, palette,
                    {canvas.queries[i], radius * size_at(canvas.query_depth, i),
@@ -333,10 +337,10 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
 
 // Other points are framed anew; afterwards pan and zoom belong to the user.
 void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) {
-  const auto [x, y] = frame_of(box_of(result, spec), aspect);
+  const auto [x, y] = frame_of(box_of(result, spec), aspect, spec.with_inset);
   // In a plot of another shape the limits would cut some of it.
-  const ImPlotCond condition =
-      fit_.condition(fmt::format("{}|{}", content_of(result), std::lround(4 * aspect)));
+  const ImPlotCond condition = fit_.condition(
+      fmt::format("{}|{}|{}", content_of(result), std::lround(4 * aspect), spec.with_inset));
   if (spec.view == nullptr) {
     ImPlot::SetupAxesLimits(x.Min, x.Max, y.Min, y.Max, condition);
     return;

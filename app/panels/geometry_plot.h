@@ -43,6 +43,7 @@ class GeometryPlot {
     const Frame* frame = nullptr;    // drawn: where another plot looks closer
     bool bare = false;               // without names and numbers of the axes
     bool names = true;               // of the query that attends most to the watched keys
+    bool with_inset = false;  // points lie low and left, queries are small: an inset has both
   };
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);

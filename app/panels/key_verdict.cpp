@@ -252,6 +252,9 @@ void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& searc
   const Explanation& why = *result;
   const state::Place& place = result.question.place;
   cause_ui(context, key);
+  what_ifs_ui(context, key);
+  stages_ui(context, key.why);
+  ImGui::Dummy({0, widgets::grid(0.5F)});
   std::string numbers = state::numbers_of(place, why);
   const std::string budget = state::budget_of(key.why);
   if (!budget.empty()) numbers += " " + budget;
@@ -267,9 +270,6 @@ void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& searc
     const std::string note = run ? state::disagreement(result.question, why, *run) : std::string();
     if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
   }
-  ImGui::Dummy({0, widgets::grid(0.5F)});
-  stages_ui(context, key.why);
-  what_ifs_ui(context, key);
 }
 
 }  // namespace kvloupe::panels

@@ -52,13 +52,14 @@ class MissInspectorPanel final : public Panel {
     const std::vector<state::SpanLossNow> losses =
         span->end > span->begin + 1 ? losses_of(context) : std::vector<state::SpanLossNow>();
     if (!losses.empty()) {
+      // What is compared lies at one height.
       span_parts_ui(context, "span", [&](std::size_t i, Slot slot) {
         span_verdict_ui(context, losses[i], slot, shown(slot).search_span);
       });
-      ImGui::Separator();
+      span_parts_ui(context, "span map",
+                    [&](std::size_t i, Slot) { span_map_ui(context, losses[i]); });
     }
-    watched_text_ui(context, place, watched);
-    slots_ui(context, known_of(context, watched.position), losses);
+    slots_ui(context, known_of(context, watched.position), watched, losses);
   }
 
  private:
@@ -152,16 +153,27 @@ class MissInspectorPanel final : public Panel {
     return known;
   }
 
+  // From here on less and less is spoken of: the span in one head, then one of its keys.
+  static void scope_ui(const char* words) {
+    const widgets::FontScope small(widgets::Type::Caption);
+    ImGui::SeparatorText(words);
+  }
+
   // Beside each other where there is room; else what was decided by both, and then the rest of both.
   void slots_ui(DrawContext& context, const std::vector<KeyUnderMethod>& known,
-                const std::vector<state::SpanLossNow>& losses) {
+                const state::WatchedKey& watched, const std::vector<state::SpanLossNow>& losses) {
+    const Place& place = context.workspace.place();
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool beside = known.size() == 2 && room.x > widgets::em(44);
     if (known.size() == 1 || beside) {
-      // What is compared lies at one height.
+      if (!losses.empty()) scope_ui("The span in this head");
       const bool shared = shared_ui(context, known);
+      columns_ui(context, known, "head",
+                 [&](const KeyUnderMethod& key) { head_ui(context, key, shared); });
+      if (!losses.empty()) scope_ui("One of its keys");
+      watched_text_ui(context, place, watched);
       columns_ui(context, known, "verdict",
-                 [&](const KeyUnderMethod& key) { verdict_ui(context, key, shared); });
+                 [&](const KeyUnderMethod& key) { verdict_ui(context, key); });
       const state::Selection& s = context.workspace.selection();
       // In a figure nothing is flipped.
       if (!context.figure)
@@ -173,9 +185,11 @@ class MissInspectorPanel final : public Panel {
                  [&](const KeyUnderMethod& key) { details_ui(context, key, left); });
       return;
     }
+    watched_text_ui(context, place, watched);
     for (const KeyUnderMethod& key : known) {
       ImGui::PushID(id_of(key.slot));
-      verdict_ui(context, key, false);
+      head_ui(context, key, false);
+      verdict_ui(context, key);
       ImGui::PopID();
       ImGui::Dummy({0, widgets::grid(0.5F)});
     }
@@ -221,27 +235,42 @@ class MissInspectorPanel final : public Panel {
 
   static const char* id_of(Slot slot) { return slot == Slot::A ? "fate a" : "fate b"; }
 
-  // `shared`: what does not depend on the method has been said of both.
-  void verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool shared) {
+  // What the method kept of the span in this row. `shared`: what does not depend on the method has been
+  // said of both.
+  static void head_ui(DrawContext& context, const KeyUnderMethod& key, bool shared) {
     const state::Result<MissQuestion>& span = key.span;
     const Place& place = span.question.place;
     const state::MethodFacts facts =
         span ? span->facts : state::facts_of(place, span.question.method);
-    widgets::figure_head_ui(context.palette, context.figure, "", "", "",
-                            method_chips(context, place, facts, key.slot));
-    if (!span && span.state != state::ResultState::Loading) {
-      ready_ui(context, span, "");
+    const std::vector<widgets::Chip> chips = method_chips(context, place, facts, key.slot);
+    // Of a single key all that is said of the span is said better below, if it is known.
+    const bool speaks =
+        span && (is_of_several(key) || key.why.result.state == state::ResultState::Empty);
+    // A chip that only names the method is said by its letter.
+    if (speaks && chips.size() == 1) {
+      letter_ui(context, key.slot);
+      ImGui::SameLine(0, widgets::em(0.5F));
+    } else {
+      widgets::figure_head_ui(context.palette, context.figure, "", "", "", chips);
+    }
+    if (!span && span.state != state::ResultState::Loading) ready_ui(context, span, "");
+    if (!speaks) {
+      if (span) method_note_ui(context, place, facts);
       return;
     }
-    if (span) method_note_ui(context, place, facts);
-    const auto watched = state::watched_span(place);
-    const bool several = watched && watched->end > watched->begin + 1;
-    // Of a single key all that is said of the span is said better below, if it is known.
-    if (span && (several || key.why.result.state == state::ResultState::Empty)) {
-      widgets::text_wrapped(context.palette.muted,
-                            shared ? state::kept_sentence_of(span.question, *span)
-                                   : state::sentence_of(span.question, *span));
-      if (!span->deaths.empty()) widgets::text_wrapped(context.palette.muted, span->deaths);
+    std::string words = shared ? state::kept_sentence_of(span.question, *span)
+                               : state::sentence_of(span.question, *span);
+    if (!span->deaths.empty()) words += " " + span->deaths;
+    widgets::text_wrapped(context.palette.text, words);
+    method_note_ui(context, place, facts);
+  }
+
+  void verdict_ui(DrawContext& context, const KeyUnderMethod& key) {
+    const state::Result<MissQuestion>& span = key.span;
+    if (!span && span.state != state::ResultState::Loading) return;  // said above
+    if (is_of_several(key) && state::inspected_slots(context.workspace).size() == 2) {
+      letter_ui(context, key.slot);
+      ImGui::SameLine(0, widgets::em(0.5F));
     }
     key_verdict_ui(context, key, shown(key.slot).search);
   }

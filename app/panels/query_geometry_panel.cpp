@@ -391,7 +391,9 @@ class QueryGeometryPanel final : public Panel {
     const bool closer = inset.fits || strip > 0;
     plot(plots.first, {.id = "##geometry",
                        .size = {room.x - strip - (strip > 0 ? gap : 0), room.y},
-                       .frame = closer ? &plots.second.shown() : nullptr});
+                       .frame = closer ? &plots.second.shown() : nullptr,
+                       .names = !closer,
+                       .with_inset = inset.fits});
     if (!closer) return;
     if (strip > 0) {
       ImGui::SameLine(0, gap);
@@ -411,12 +413,7 @@ class QueryGeometryPanel final : public Panel {
     ImGui::BeginChild("closer", size, ImGuiChildFlags_Borders, ImGuiWindowFlags_NoScrollbar);
     ImGui::PopStyleColor();
     ImGui::PopStyleVar();
-    plot(on, {.id = "##queries",
-              .queries = true,
-              .keys = false,
-              .size = size,
-              .bare = true,
-              .names = false});
+    plot(on, {.id = "##queries", .queries = true, .keys = false, .size = size, .bare = true});
     {
       const widgets::FontScope small(widgets::Type::Caption);
       const ImVec2 at = ImGui::GetWindowPos();

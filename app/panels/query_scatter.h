@@ -23,7 +23,7 @@ inline constexpr ImPlotFlags kScatterFlags = ImPlotFlags_NoTitle | ImPlotFlags_N
 
 // The colours of S_q span what occurs.
 inline ImU32 relevance_color(const widgets::Palette& palette, double share) {
-  return widgets::sequential_color(palette, 0.34 + 0.66 * share);
+  return widgets::query_color(palette, share);
 }
 inline ImU32 relevance_color(const widgets::Palette& palette, const QueryAnswer& answer,
                              std::size_t query) {

@@ -210,7 +210,7 @@ class ReceivedRankingsPanel final : public Panel {
     headline_ui(context, text);
   }
 
-  // "Of the 22 keys of needle 4 are global and 7 query-specific; 0 are selected. "
+  // "Of the 22 keys of needle none is selected; 4 are global and 7 query-specific. "
   static std::string of_span(const Place& place, const Picture& picture) {
     const ReceivedRankings& r = picture.rankings();
     const auto span = state::watched_span(place);
@@ -223,9 +223,12 @@ class ReceivedRankingsPanel final : public Panel {
       specific += r.kind[index] == KeyKind::QuerySpecific;
       selected += picture.selected(index);
     }
-    return fmt::format("Of the {} keys of {} {} are global and {} query-specific{}. ",
-                       end - span->begin, state::readable_name(span->name), global, specific,
-                       picture.has_selection() ? fmt::format("; {} are selected", selected) : "");
+    std::string chosen;
+    if (picture.has_selection())
+      chosen = selected == 0 ? "none is selected; " : count(selected) + " selected; ";
+    return fmt::format("Of the {} keys of {} {}{} global and {} query-specific. ",
+                       end - span->begin, state::readable_name(span->name), chosen, count(global),
+                       specific);
   }
 
   static void broken_ui(DrawContext& context, std::int64_t keys) {

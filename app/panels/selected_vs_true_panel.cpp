@@ -75,6 +75,7 @@ class SelectedVsTruePanel final : public Panel {
     both_chips_ui(context, place, facts(false), facts(true));
     if (!ready_ui(context, result, "Ranking the keys by true attention mass")) return;
     if (first_chunk_ui(context, result->of_a->cell)) return;
+    headline_ui(context, state::verdict_of_both(*result, place));
     if (!result->same_order)
       widgets::text_wrapped(context.palette.muted,
                             "B's rows hold other query heads: ranks and masses in the table are "

@@ -218,6 +218,8 @@ class SlotScoresPanel final : public Panel {
       names.push_back(fmt::format("slot {}: {}", slot, query_name(place, result, slot)));
     // Where not all fit, every other one is named: the one that wins most among them.
     const auto most = std::max_element(result->won.begin(), result->won.end());
+    const bool tight = size.y < 1.4F * ImGui::GetFontSize() * static_cast<float>(slots.num_slots());
+    const widgets::FontScope font(tight ? widgets::Type::Caption : widgets::Type::Text);
     MapPlotSpec spec;
     spec.id = "##map";
     spec.y_label = slots.num_slots() == 1 ? "query" : "query of each slot";
@@ -276,9 +278,12 @@ class SlotScoresPanel final : public Panel {
     const std::int32_t most = *std::max_element(result->won.begin(), result->won.end());
     ImPlot::SetupAxesLimits(0, 1.35 * std::max(most, 1), rows_.Min, rows_.Max, ImPlotCond_Always);
     ImPlot::SetupFinish();
-    ImPlot::PushPlotClipRect();
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const widgets::FontScope small(widgets::Type::Caption);
+    const ImVec2 corner = ImPlot::GetPlotPos();
+    draw->AddText({corner.x, corner.y - ImGui::GetTextLineHeight() - widgets::em(0.15F)},
+                  context.palette.muted, "kept keys won");
+    ImPlot::PushPlotClipRect();
     for (std::size_t slot = 0; slot < result->won.size(); ++slot) {
       const auto row = static_cast<double>(slot);
       const ImVec2 from = ImPlot::PlotToPixels(0, row + 0.18);

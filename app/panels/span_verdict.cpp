@@ -302,12 +302,9 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
     return;
   }
   const SpanLoss& loss = *now.loss;
-  {
-    const widgets::FontScope strong(widgets::Type::Strong);
-    widgets::text_colored(widgets::color_of_slot(p, slot), std::string(1, letter_of(slot)));
-    ImGui::SameLine(0, widgets::em(0.5F));
-    widgets::text_wrapped(p.text, replay::headline_of(loss));
-  }
+  letter_ui(context, slot);
+  ImGui::SameLine(0, widgets::em(0.5F));
+  headline_ui(context, replay::headline_of(loss));
   if (!context.figure && ImGui::IsItemHovered())
     context.workspace.pointer.at({.words = replay::sentence_of(loss)});
   std::vector<widgets::NumberTile> tiles;
@@ -316,9 +313,12 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
   if (!tiles.empty()) widgets::number_tiles_ui(p, tiles);
   causes_ui(context, loss);
   remedies_ui(context, now, search);
-  grid_ui(context, now);
   if (!now.error.empty()) widgets::text_wrapped(p.error, now.error);
   if (!now.doing.empty()) widgets::text_colored(p.muted, now.doing + "\u2026");
+}
+
+void span_map_ui(DrawContext& context, const SpanLossNow& now) {
+  if (now.loss) grid_ui(context, now);
 }
 
 void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {

@@ -10,7 +10,9 @@ namespace kvloupe::panels {
 // for where that takes long.
 void span_verdict_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot,
                      bool& search);
-// All layers and heads, and those that matter: a few, or with `all` each.
+// How much of it each head keeps; a click goes there.
+void span_map_ui(DrawContext& context, const state::SpanLossNow& now);
+// The heads that matter: a few, or with `all` each.
 void span_heads_ui(DrawContext& context, const state::SpanLossNow& now, bool& all);
 
 }  // namespace kvloupe::panels

@@ -93,6 +93,7 @@ TokenText::Mouse TokenText::draw(DrawContext& context, const Spec& spec) {
   // Of two methods each has a bar above or below the letters.
   const bool bars = spec.strips.size() > 1 && !spec.difference;
   const float line_height = ImGui::GetTextLineHeight() * (bars ? 2.3F : 1.42F);
+  margin_ = bars ? widgets::em(1) : 0;
   ImVec2 size = spec.size;
   // It ends with a whole line. A figure has nothing to scroll with; the window's bar is always there: one
   // that came later would wrap the text anew, and lose where it was scrolled to.
@@ -108,7 +109,7 @@ TokenText::Mouse TokenText::draw(DrawContext& context, const Spec& spec) {
 // Lays the text out for the room; false while nothing of this trace stands.
 bool TokenText::lay_out(DrawContext& context, const state::OpenTrace& trace) {
   constexpr std::size_t kTokensPerFrame = 20'000;
-  const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.6F);
+  const float room = ImGui::GetContentRegionAvail().x - margin_ - widgets::em(0.6F);
   const std::string wanted = fmt::format("{}|{}|{}", trace.key(), room, ImGui::GetFontSize());
   if (layout_.key == wanted) return true;
   if (next_layout_.key != wanted) next_layout_.begin(wanted);
@@ -128,7 +129,7 @@ TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, floa
     return {};
   }
   follow(context, here, line_height);
-  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  const ImVec2 corner = ImGui::GetCursorScreenPos(), origin(corner.x + margin_, corner.y);
   const std::int32_t num_lines = layout_.num_lines();
   // Scrolled to a line it stands at a whole pixel, which may be above the line's begin.
   const auto first = std::clamp(static_cast<std::int32_t>((ImGui::GetScrollY() + 1) / line_height),
@@ -140,6 +141,10 @@ TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, floa
   const auto span = state::watched_span(here);
   sees_span_ = span && span->begin >= from && span->begin < to;
   for (std::int32_t t = from; t < to; ++t) token_ui(context, spec, here, t, origin, line_height);
+  if (margin_ > 0)
+    for (std::int32_t line = first; line < last; ++line)
+      letters_ui(context, {corner.x, corner.y + line_height * static_cast<float>(line)},
+                 line_height);
   outline_ui(context, here, origin, line_height, from, to);
   underline_ui(context, here, origin, line_height, from, to);
   ImGui::Dummy({1, line_height * static_cast<float>(num_lines)});
@@ -173,6 +178,18 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
   const ImU32 ink = look.lower.ink == context.palette.text ? look.lower.ink : look.upper.ink;
   draw->AddText({at.x, (at.y + end.y - ImGui::GetTextLineHeight()) / 2}, ink,
                 here.trace->text[i].c_str());
+}
+
+// Of a line, whose bars stand above its letters and whose below.
+void TokenText::letters_ui(DrawContext& context, ImVec2 at, float line_height) {
+  const widgets::FontScope small(widgets::Type::Caption);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const float height = ImGui::GetTextLineHeight();
+  for (const state::Slot slot : state::kSlots) {
+    const float middle = line_height * (slot == state::Slot::A ? 0.25F : 0.72F);
+    draw->AddText({at.x, at.y + middle - height / 2}, widgets::color_of_slot(context.palette, slot),
+                  slot == state::Slot::A ? "A" : "B");
+  }
 }
 
 // Evicted is hatched below the letters alone, which could not be read on a hatching.

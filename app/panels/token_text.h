@@ -125,6 +125,7 @@ class TokenText {
   void token_ui(DrawContext& context, const Spec& spec, const state::Place& here,
                 std::int32_t token, ImVec2 origin, float line_height) const;
   static void back_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& colors);
+  static void letters_ui(DrawContext& context, ImVec2 at, float line_height);
   static void edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& upper,
                        const TokenColors& lower, bool watched);
   void outline_ui(DrawContext& context, const state::Place& here, ImVec2 origin, float line_height,
@@ -138,6 +139,7 @@ class TokenText {
                  std::int32_t from, std::int32_t to);
   Mouse pressed(std::int32_t token);
 
+  float margin_ = 0;  // before each line
   Layout layout_, next_layout_;
   state::Place followed_;                  // scrolled for
   std::string followed_layout_;            // the same

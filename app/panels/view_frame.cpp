@@ -161,6 +161,12 @@ void headline_ui(DrawContext& context, const std::string& sentence) {
   widgets::text_wrapped(context.palette.text, sentence);
 }
 
+void letter_ui(DrawContext& context, state::Slot slot) {
+  const widgets::FontScope strong(widgets::Type::Strong);
+  widgets::text_colored(widgets::color_of_slot(context.palette, slot),
+                        std::string(1, state::letter_of(slot)));
+}
+
 void beside_ui(float gap, float width) {
   ImGui::SameLine(0, gap);
   if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();

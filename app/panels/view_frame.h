@@ -49,6 +49,8 @@ std::string place_caption(const state::Place& place);
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured);
 // What the view found, as the first thing to read.
 void headline_ui(DrawContext& context, const std::string& sentence);
+// "A" or "B", in its colour, before what is said of it.
+void letter_ui(DrawContext& context, state::Slot slot);
 // Goes on in the same line where so much room is left, else in the next one.
 void beside_ui(float gap, float width);
 // The height of a plot that may take `room`. In the window no plot is lower than 120 pixels (at normal

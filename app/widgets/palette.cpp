@@ -150,6 +150,8 @@ constexpr std::array<Stop, 6> kSequentialLight{{{0.0, 0xFFFFFF},
                                                 {0.65, 0x3A82C0},
                                                 {0.85, 0x1A4A8E},
                                                 {1.0, 0x0B1B4D}}};
+constexpr std::array<Stop, 3> kQueryDark{{{0.0, 0x6E5E36}, {0.6, 0xD9B23C}, {1.0, 0xFFF6C8}}};
+constexpr std::array<Stop, 3> kQueryLight{{{0.0, 0xE0CF96}, {0.6, 0x9C7A10}, {1.0, 0x3D2E00}}};
 constexpr std::array<Stop, 5> kDivergingDark{
     {{0.0, 0xFF7A3D}, {0.3, 0xA8613F}, {0.5, 0x656C76}, {0.7, 0x4A78A3}, {1.0, 0x4AA8FF}}};
 constexpr std::array<Stop, 5> kDivergingLight{
@@ -281,6 +283,11 @@ ImU32 sequential_color(const Palette& palette, double t) {
   if (palette.colors == Colors::Gray)
     return mix(palette.panel, palette.text, std::clamp(t, 0.0, 1.0));
   return palette.kind == ThemeKind::Dark ? along(kSequentialDark, t) : along(kSequentialLight, t);
+}
+
+ImU32 query_color(const Palette& palette, double t) {
+  if (palette.colors == Colors::Gray) return sequential_color(palette, 0.34 + 0.66 * t);
+  return palette.kind == ThemeKind::Dark ? along(kQueryDark, t) : along(kQueryLight, t);
 }
 
 // In gray there is no middle: what is bad stands out.

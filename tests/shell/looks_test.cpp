@@ -153,7 +153,7 @@ TEST_P(ColorsTest, GrayHasShadesThatAPrintKeepsApart) {
   for (const double t : {0.0, 0.3, 0.5, 1.0})
     all.insert(all.end(),
                {widgets::sequential_color(palette, t), widgets::diverging_color(palette, t),
-                widgets::slot_diverging_color(palette, t)});
+                widgets::slot_diverging_color(palette, t), widgets::query_color(palette, t)});
   for (const ImU32 color : all) {
     EXPECT_EQ(channel(color, IM_COL32_R_SHIFT), channel(color, IM_COL32_G_SHIFT));
     EXPECT_EQ(channel(color, IM_COL32_R_SHIFT), channel(color, IM_COL32_B_SHIFT));

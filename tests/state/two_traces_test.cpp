@@ -11,6 +11,8 @@
 #include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -335,6 +337,26 @@ TEST_F(TwoTraces, WhatWasSelectedByBothIsThatOfEach) {
     pairs.insert(row[6] + " " + row[8]);
   }
   EXPECT_TRUE(pairs.contains("hit miss") || pairs.contains("miss hit"));
+  // Above the table stands who keeps what is watched, over nearly equal recalls too.
+  workspace.cursor.set_keys(3, 40);
+  const auto answer = workspace.ask(state::selected_by_both_question(workspace));
+  ASSERT_TRUE(answer.answer) << answer.error;
+  std::array<int, 2> kept{};
+  for (const auto& row : both.rows)
+    for (const std::size_t i : {0, 1})
+      if (const int key = std::stoi(row[1]); key >= 3 && key < 40)
+        kept[i] += row[6 + 2 * i] == "hit" || row[6 + 2 * i] == "waste";
+  ASSERT_NE(kept[0], kept[1]);
+  const auto count = [](int n) { return n == 0 ? "none" : std::to_string(n); };
+  const double a = answer->of_a->cell.mass_recall, b = answer->of_b->cell.mass_recall;
+  EXPECT_EQ(state::verdict_of_both(*answer, workspace.place()),
+            fmt::format("Of keys 3 to 39 A keeps {} of 37 keys, B {}, {} ({:.3f} and {:.3f}).",
+                        count(kept[0]), count(kept[1]),
+                        std::abs(a - b) < 0.02 ? "at nearly the same recall" : "at a recall apart",
+                        a, b));
+  workspace.cursor.set_keys(3, 4);
+  EXPECT_THAT(state::verdict_of_both(*answer, workspace.place()),
+              ::testing::MatchesRegex("A (keeps|loses) key 3, B (keeps|loses) it, at .*"));
   // The filter takes what either missed.
   workspace.cursor.set_option("selected_vs_true.filter", "misses");
   const test::ExactTable missed = table_of("selected_vs_true");

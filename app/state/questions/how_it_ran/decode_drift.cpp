@@ -1,7 +1,11 @@
 #include "app/state/questions/how_it_ran/decode_drift.h"
 
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
@@ -60,6 +64,29 @@ std::uint64_t DecodeDriftQuestion::bytes(const Answer& answer) {
   for (const auto* tokens : {&answer.answer, &answer.dense_answer})
     for (const analysis::AnswerToken& token : *tokens) sum += sizeof(token) + token.text.size();
   return sum;
+}
+
+std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info) {
+  constexpr double kClearly = 0.02;  // nat
+  std::int64_t at = -1;
+  for (std::int64_t t = 0; t < std::ssize(drift.excess_mean); ++t) {
+    const double worse = drift.excess_mean[static_cast<std::size_t>(t)];
+    if (std::isfinite(worse) && (at < 0 || worse > drift.excess_mean[static_cast<std::size_t>(at)]))
+      at = t;
+  }
+  if (at < 0 || drift.excess_mean[static_cast<std::size_t>(at)] < kClearly) return "";
+  // The longest span that the tokens of this mean touch, but no part of the whole text.
+  const trace::TokenSpan* near = nullptr;
+  for (const trace::TokenSpan& span : info.spans) {
+    if (span.name.rfind("role", 0) == 0 || span.end - span.begin > 4 * analysis::kMeanOf ||
+        span.begin > at || span.end <= at + 1 - analysis::kMeanOf)
+      continue;
+    if (near == nullptr || span.end - span.begin > near->end - near->begin) near = &span;
+  }
+  return fmt::format("; it is worst {}, {:+.2f} nat over {} tokens",
+                     near != nullptr ? "at " + readable_name(near->name)
+                                     : fmt::format("at token {}", format_count(at)),
+                     drift.excess_mean[static_cast<std::size_t>(at)], analysis::kMeanOf);
 }
 
 const analysis::Matrix& drift_matrix(const analysis::DecodeDrift& drift, const std::string& rows) {

@@ -6,11 +6,13 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::state {
 namespace {
@@ -149,6 +151,26 @@ std::optional<KeptOfSpan> kept_of_span(const SelectedVsTrueQuestion::Answer& ans
   for (std::int32_t key = begin; key < end; ++key)
     kept.kept += analysis::is_kept(cell.verdict[static_cast<std::size_t>(key)]) ? 1 : 0;
   return kept;
+}
+
+std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const Place& place) {
+  constexpr double kNearly = 0.02;
+  const double a = answer.of_a->cell.mass_recall, b = answer.of_b->cell.mass_recall;
+  const auto kept_a = kept_of_span(*answer.of_a, place), kept_b = kept_of_span(*answer.of_b, place);
+  if (!kept_a || !kept_b)
+    return fmt::format("A keeps {} of the attention mass, B {}.", share_text(a), share_text(b));
+  const auto count = [](std::int32_t kept) {
+    return kept == 0 ? std::string("none") : std::to_string(kept);
+  };
+  const auto fate = [](const KeptOfSpan& one) { return one.kept == 0 ? "loses" : "keeps"; };
+  const std::string kept =
+      kept_a->total == 1
+          ? fmt::format("A {} {}, B {} it", fate(*kept_a), kept_a->span, fate(*kept_b))
+          : fmt::format("Of {} A keeps {} of {} keys, B {}", kept_a->span, count(kept_a->kept),
+                        kept_a->total, count(kept_b->kept));
+  return fmt::format("{}, {} ({:.3f} and {:.3f}).", kept,
+                     std::abs(a - b) < kNearly ? "at nearly the same recall" : "at a recall apart",
+                     a, b);
 }
 
 KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {

@@ -79,6 +79,8 @@ struct SelectedByBothQuestion : OfTwoMethods<At::Cell> {
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
+// "Of needle A keeps 19 of 22 keys, B none, at nearly the same recall (0.693 and 0.697)."
+std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const Place& place);
 class Workspace;
 SelectedByBothQuestion selected_by_both_question(const Workspace& workspace);
 
