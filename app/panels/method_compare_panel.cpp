@@ -1,6 +1,7 @@
 // method_compare: the table of `kvloupe compare`, one row a method; a click makes a row A or B.
 #include "app/state/questions/how_much/method_compare.h"
 
+#include "app/panels/compare_plot.h"
 #include "app/panels/view_frame.h"
 #include "app/state/method_groups.h"
 #include "app/state/number_text.h"
@@ -231,6 +232,7 @@ class MethodComparePanel final : public Panel {
     }
     if (!context.figure) point_at(context, result, columns, sorted, labels);
     ImGui::EndTable();
+    compare_plot_ui(context, result, labels);
   }
 
   // The cell and the row that the mouse was over in the frame before, below the heads.

@@ -13,13 +13,15 @@ TEST(DriftWords, TheWorstIsNamedByTheSpanThatItsWorstTokensTouch) {
   drift.excess_mean.assign(400, 0.01);
   drift.excess_mean[0] = kNone;
   trace::TraceInfo info;
-  info.spans = {{"role_user", 0, 400}, {"haystack", 0, 390}, {"needle", 100, 120}, {"part", 105, 110}};
+  info.spans = {
+      {"role_user", 0, 400}, {"haystack", 0, 390}, {"needle", 100, 120}, {"part", 105, 110}};
   EXPECT_EQ(state::worst_words(drift, info), "");
 
   drift.excess_mean[130] = 0.375;  // the mean of 99 to 130
   EXPECT_EQ(state::worst_words(drift, info), "; it is worst at needle, +0.38 nat over 32 tokens");
   drift.excess_mean[300] = 0.5;
-  EXPECT_EQ(state::worst_words(drift, info), "; it is worst at token 300, +0.50 nat over 32 tokens");
+  EXPECT_EQ(state::worst_words(drift, info),
+            "; it is worst at token 300, +0.50 nat over 32 tokens");
   // Only what lies in the last 32 tokens counts: 119 is the needle's last.
   drift.excess_mean[300] = 0.01;
   drift.excess_mean[130] = 0.01;
@@ -27,7 +29,8 @@ TEST(DriftWords, TheWorstIsNamedByTheSpanThatItsWorstTokensTouch) {
   EXPECT_EQ(state::worst_words(drift, info), "; it is worst at needle, +0.20 nat over 32 tokens");
   drift.excess_mean[150] = 0.01;
   drift.excess_mean[151] = 0.2;
-  EXPECT_EQ(state::worst_words(drift, info), "; it is worst at token 151, +0.20 nat over 32 tokens");
+  EXPECT_EQ(state::worst_words(drift, info),
+            "; it is worst at token 151, +0.20 nat over 32 tokens");
 }
 
 }  // namespace

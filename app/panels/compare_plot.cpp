@@ -1,0 +1,120 @@
+#include "app/panels/compare_plot.h"
+
+#include "app/panels/query_scatter.h"
+#include "app/state/number_text.h"
+#include "app/state/token_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::panels {
+namespace {
+
+using replay::Number;
+using state::MethodCompareQuestion;
+using Row = MethodCompareQuestion::Row;
+
+constexpr std::size_t kMostNames = 12;
+
+const state::CompareColumn& column_of(Number number) {
+  const auto& columns = state::compare_columns();
+  return *std::find_if(columns.begin(), columns.end(), [&](const state::CompareColumn& column) {
+    return column.number != nullptr && column.number->number == number;
+  });
+}
+
+struct Point {
+  const Row* row = nullptr;
+  std::string name;
+  double recall = 0, kept = 0;
+};
+
+std::vector<Point> points_of(const MethodCompareQuestion::Answer& answer,
+                             const std::vector<std::string>& labels, Number kept,
+                             trace::Phase phase) {
+  std::vector<Point> points;
+  for (std::size_t i = 0; i < answer.rows.size(); ++i) {
+    const Row& row = answer.rows[i];
+    if (!row.unavailable.empty() || row.averages == nullptr) continue;
+    const auto x = state::value_of(row, column_of(Number::MassRecall), phase);
+    const auto y = state::value_of(row, column_of(kept), phase);
+    if (x && y) points.push_back({&row, labels[i], *x, *y});
+  }
+  return points;
+}
+
+ImU32 color_of_row(DrawContext& context, const Row& row) {
+  for (const state::Slot slot : state::kSlots)
+    if (context.workspace.method(slot).text == row.method.text)
+      return widgets::color_of_slot(context.palette, slot);
+  return context.palette.muted;
+}
+
+// Each name where it lies over the fewest points and names.
+void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& points,
+              const std::vector<ImVec2>& at) {
+  const widgets::FontScope small(widgets::Type::Caption);
+  const ImVec2 low = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  std::vector<ImVec2> taken = at;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const ImVec2 words = ImGui::CalcTextSize(points[i].name.c_str());
+    const ImVec2 from = place_of_words(at[i], widgets::em(0.55F), words, low,
+                                       {low.x + size.x, low.y + size.y}, taken);
+    draw->AddText(from, color_of_row(context, *points[i].row), points[i].name.c_str());
+    for (const float part : {0.0F, 0.25F, 0.5F, 0.75F, 1.0F})
+      taken.emplace_back(from.x + part * words.x, from.y + words.y / 2);
+  }
+}
+
+}  // namespace
+
+void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQuestion>& result,
+                     const std::vector<std::string>& labels) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (room.y < widgets::em(13) || room.x < widgets::em(30)) return;
+  const auto& watched = result.question.watched;
+  const Number kept = watched ? Number::SpanKept : Number::TopkOverlap;
+  const std::vector<Point> points =
+      points_of(*result, labels, kept, result.question.phase());
+  if (points.size() < 2) return;
+  const std::string name = watched ? state::readable_name(watched->name) + " kept"
+                                   : std::string(column_of(kept).title);
+  ImGui::Dummy({0, widgets::grid()});
+  heading_ui(context, fmt::format("{} against mass recall", name), "a point for each method");
+  const ImVec2 size(std::min(room.x, widgets::em(60)),
+                    std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
+  if (!ImPlot::BeginPlot("##compared", size, kScatterFlags)) return;
+  ImPlot::SetupAxes("mass recall", name.c_str(), ImPlotAxisFlags_NoHighlight,
+                    ImPlotAxisFlags_NoHighlight);
+  const auto [least, most] = std::minmax_element(
+      points.begin(), points.end(),
+      [](const Point& a, const Point& b) { return a.recall < b.recall; });
+  const double pad = std::max(0.02, 0.12 * (most->recall - least->recall));
+  ImPlot::SetupAxesLimits(std::max(0.0, least->recall - pad), most->recall + pad, -0.08, 1.08,
+                          ImPlotCond_Always);
+  ImPlot::SetupFinish();
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  std::vector<ImVec2> at;
+  for (const Point& point : points) at.push_back(ImPlot::PlotToPixels(point.recall, point.kept));
+  ImPlot::PushPlotClipRect();
+  for (std::size_t i = 0; i < points.size(); ++i)
+    draw->AddCircleFilled(at[i], widgets::em(0.32F), color_of_row(context, *points[i].row));
+  if (points.size() <= kMostNames) names_ui(context, draw, points, at);
+  ImPlot::PopPlotClipRect();
+  float near = widgets::em(0.8F);
+  const int under = ImPlot::IsPlotHovered() && !context.figure
+                        ? nearest_to_mouse(at.size(), [&](std::size_t i) { return at[i]; }, near)
+                        : -1;
+  if (under >= 0) {
+    const Point& point = points[static_cast<std::size_t>(under)];
+    context.workspace.pointer.at(
+        {.words = fmt::format("{}\n{} {}\nmass recall {}", point.name, name,
+                              state::number_text(replay::info_of(kept), point.kept),
+                              state::number_text(replay::info_of(Number::MassRecall), point.recall))});
+  }
+  ImPlot::EndPlot();
+}
+
+}  // namespace kvloupe::panels
