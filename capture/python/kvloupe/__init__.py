@@ -8,15 +8,19 @@ KVLoupe's methods in your program.
     trace.attention(layer=3, q_head=0, begin=100, end=101)
     trace.add_run("mine", lambda layer, chunk, q, k, v: scores_of(q, k), budget=256)
 
+    kvloupe.compare(trace, ["quoka:budget_tokens=256", "custom:mine"], span="needle")
+    trace.figure("kv_map", method="custom:mine")
+
     selector = kvloupe.Selector("quoka:budget_tokens=256", layers=24, q_heads=16, kv_heads=4, head_dim=64)
     rows = selector.select(layer, q, k, v, past)
 """
+from .ask import compare, explain, latency, worst
 from .errors import KvloupeError
 from .reader import Trace
 from .reader import open_trace as open
 from .selector import Selector
 
-__all__ = ["KvloupeError", "Selector", "Trace", "merge", "methods_from", "open", "record"]
+__all__ = ["KvloupeError", "Selector", "Trace", "compare", "explain", "latency", "merge", "methods_from", "open", "record", "worst"]
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,

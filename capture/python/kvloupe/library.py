@@ -2,11 +2,10 @@
 import ctypes
 import functools
 import os
-import pathlib
-import shutil
 import threading
 
 from .errors import KvloupeError
+from .installed import prefixes
 
 NAME = "libkvloupe.so"
 ABI = 1
@@ -33,24 +32,13 @@ class Chunk(ctypes.Structure):
                 ("novelty", ctypes.POINTER(ctypes.c_float))]
 
 
-def _places():
-    """Where the library may lie, the first that is there counts."""
-    program = os.environ.get("KVLOUPE_PROGRAM") or shutil.which("kvloupe")
-    if program:
-        yield pathlib.Path(program).resolve().parent.parent / "lib" / NAME
-    package = pathlib.Path(__file__).resolve().parent
-    # PREFIX/share/kvloupe/python/kvloupe, and capture/python/kvloupe of a checkout.
-    yield package.parents[3] / "lib" / NAME
-    yield package.parents[2] / "build" / "release" / "lib" / NAME
-
-
 def _file():
     named = os.environ.get("KVLOUPE_LIBRARY")
     if named:
         return named
-    for place in _places():
-        if place.is_file():
-            return str(place)
+    for prefix in prefixes():
+        if (prefix / "lib" / NAME).is_file():
+            return str(prefix / "lib" / NAME)
     raise KvloupeError("the methods of KVLoupe cannot be used here", f"{NAME} was not found",
                        "build it (./kvloupe.sh) or install it, and name its file in KVLOUPE_LIBRARY, or the program in KVLOUPE_PROGRAM")
 

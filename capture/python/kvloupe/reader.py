@@ -8,7 +8,7 @@ from .errors import KvloupeError
 from .layer import Layer
 from .layout import SIDECAR_FORMAT, TRACE_FORMAT
 from .runs import Run, hash_of_trace
-from . import own_arrays, own_method, sidecar
+from . import ask, own_arrays, own_method, sidecar
 from .stored import BROKEN, Defect, int_attribute, member, numbered_members, text_attribute
 
 
@@ -144,6 +144,17 @@ class Trace:
             self._files.remove(self._sidecar)
             self._sidecar.close()
         self._load_sidecar()
+
+    def figure(self, view, *, method=None, goto=None, form="svg", **options):
+        """What `kvloupe export` draws of this trace, for a notebook to show.
+
+        view       its id; `kvloupe views` lists them
+        method     a SPEC, a run of the trace, or a list: A, then B
+        goto       a place, {"layer": 3, "kv_head": 1, "chunk": 12, "span": "needle"}
+        form       "svg" or "png"
+        options    those of the command by their names, as theme="dark", size="1200x675", and those of the view, as show="both"
+        """
+        return ask.figure(self, view, method=method, goto=goto, form=form, **options)
 
     def close(self):
         for file in self._files:

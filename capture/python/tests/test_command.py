@@ -175,7 +175,7 @@ class Command(unittest.TestCase):
 
     def test_the_lines_of_the_readme(self):
         blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
-        self.assertEqual(len(blocks), 5)
+        self.assertEqual(len(blocks), 6)
         names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
                  "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False),
                  "layer": 0, "past": 0}
@@ -192,6 +192,8 @@ class Command(unittest.TestCase):
             finally:
                 os.chdir(before)
         self.assertEqual(names["run"].method, "custom:small_norm")
+        self.assertEqual(len(names["worst"]), 5)
+        self.assertIn("</svg>", names["figure"]._repr_svg_())
         self.assertEqual([len(row) for row in names["rows"]], [0, 0, 0, 0])  # nothing lies before the first chunk
         names["trace"].close()
 
