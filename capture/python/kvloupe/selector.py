@@ -210,9 +210,13 @@ def _shape_softmax(model, windows, sink_logits):
     """Fills these members and returns what they point at."""
     kept = []
     if windows is not None:
-        sizes = [windows] * model.num_layers if not hasattr(windows, "__len__") else list(windows)
-        if len(sizes) != model.num_layers:
-            raise KvloupeError("windows cannot be used", f"it has {len(sizes)} numbers for {model.num_layers} layers", "give one a layer, 0 for all keys")
+        if hasattr(windows, "__len__"):
+            sizes = list(windows)
+            if len(sizes) != model.num_layers:
+                raise KvloupeError("windows cannot be used", f"it has {len(sizes)} numbers for {model.num_layers} layers", "give one a layer, 0 for all keys")
+        else:
+            # The library refuses more layers before it reads these.
+            sizes = [windows] * min(model.num_layers, 1 << 20)
         kept.append((ctypes.c_int32 * max(1, len(sizes)))(*(_whole(size, "windows") for size in sizes)))
         model.windows = kept[-1]
     if sink_logits is not None:

@@ -29,7 +29,7 @@ class Refused(unittest.TestCase):
                 self.refuses(words, lambda: plain(spec))
         for words, changed in (("0 layers", dict(layers=0)), ("do not share", dict(kv_heads=3)), ("-1 numbers a head", dict(head_dim=-1)), ("no number", dict(layers="3")),
                                ("no number", dict(layers=True)), ("out of range", dict(layers=1 << 40)), ("softmax_scale", dict(softmax_scale=0)),
-                               ("softmax_scale", dict(softmax_scale=float("nan"))), ("softcap", dict(softcap=-1)), ("threads", dict(threads=-1)), ("window", dict(windows=[1, 2])),
+                               ("softmax_scale", dict(softmax_scale=float("nan"))), ("softcap", dict(softcap=-1)), ("threads", dict(threads=-1)), ("window", dict(windows=[1, 2])), ("1073741824 layers", dict(layers=2**30, windows=4)),
                                ("window of layer 2 is -4", dict(windows=[0, 0, -4])), ("shape", dict(sink_logits=np.zeros((2, 4)))),
                                ("not finite", dict(sink_logits=np.full((3, 4), np.nan))), ("model of that hash", dict(spec="loki:budget_tokens=4", model_hash="0" * 64))):
             with self.subTest(changed=changed):
