@@ -2,7 +2,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
-#include "app/cli/own_python.h"
+#include "app/cli/own_method.h"
 #include "app/cli/row_json.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
@@ -32,7 +32,7 @@ using replay::ReplayResult;
 struct SelectArguments {
   std::string trace;
   std::string method;
-  OwnPython own;
+  OwnMethod own;
   Indices layers, chunks;
   std::optional<int> chunk_size;
   std::string device = device::kDefault;
@@ -288,28 +288,28 @@ ReplayResult selected(const session::TraceSession& session, const replay::Method
                                request.want_output_error, context, request.device);
 }
 
-// A method in Python is run first: what it saved is then read as any run.
+// A method of the user's own is run first: what it saved is then read as any run.
 void run_own(SelectArguments& arguments) {
-  const bool in_python = !arguments.own.function.empty();
-  if (in_python == !arguments.method.empty())
-    throw usage_error("select needs a method",
-                      in_python ? "--method and --python name two" : "none is named",
-                      "give --method SPEC, or --python FILE.py:FUNCTION");
-  const OwnPython as_by_default;
-  const OwnPython& own = arguments.own;
-  if (!in_python && (!own.name.empty() || own.budget || own.rows != as_by_default.rows ||
-                     own.seconds != as_by_default.seconds))
-    throw usage_error("--name, --budget, --rows and --time-limit are for a method in Python",
-                      "--python is not given",
+  const OwnMethod as_by_default;
+  const OwnMethod& own = arguments.own;
+  const int named = !arguments.method.empty() + !own.python.empty() + !own.plugin.empty();
+  if (named != 1)
+    throw usage_error(
+        "select needs a method", named > 1 ? "several are named" : "none is named",
+        "give --method SPEC, --python FILE.py:FUNCTION or --plugin LIBRARY.so:FUNCTION");
+  if (!own.is_named() && (!own.name.empty() || own.budget || own.rows != as_by_default.rows ||
+                          own.seconds != as_by_default.seconds))
+    throw usage_error("--name, --budget, --rows and --time-limit are for a method of your own",
+                      "neither --python nor --plugin is given",
                       "leave them out; a budget stands in the SPEC, as in quoka:budget_tokens=256");
-  if (!in_python) return;
+  if (!own.is_named()) return;
   if (arguments.chunk_size || arguments.save || arguments.scores)
-    throw usage_error("--python cannot be combined with --chunk-size, --save or --scores",
+    throw usage_error("a method of your own takes no --chunk-size, --save or --scores",
                       "its run is saved as it is, for the chunks of the trace",
                       "leave the option out");
   arguments.method = arguments.own.method();
   arguments.own.layers = arguments.layers.numbers;
-  select_by_python(arguments.trace, arguments.own);
+  select_by(arguments.trace, arguments.own);
 }
 
 void run_select(SelectArguments& arguments, const GlobalOptions& global) {
@@ -355,22 +355,26 @@ Command select_command(const GlobalOptions& global) {
   command.option("trace", &arguments->trace, "trace file").required();
   command.option("--method", &arguments->method, kMethodHelp);
   command.option(
-      "--python", &arguments->own.function,
+      "--python", &arguments->own.python,
       "FILE.py:FUNCTION, a method of your own in place of --method: a function of (layer, "
       "chunk, q, k, v). Its run is saved in the sidecar as custom:NAME");
+  command.option(
+      "--plugin", &arguments->own.plugin,
+      "LIBRARY.so:FUNCTION, the same in C: a kvloupe_method of kvloupe.h, which gives scores");
   command.option("--name", &arguments->own.name,
-                 "with --python: what the run is called (default: the function's name)");
+                 "of your own method: what the run is called (default: the function's name)");
   command
-      .option("--budget", &arguments->own.budget, "with --python: keys kept of each row's scores")
+      .option("--budget", &arguments->own.budget,
+              "of your own method: keys kept of each row's scores")
       .range(1, 1 << 30);
   command
       .option("--rows", &arguments->own.rows,
-              "with --python: whether a set is chosen for each kv_head or each q_head")
+              "of your own method: whether a set is chosen for each kv_head or each q_head")
       .one_of({"kv_head", "q_head"})
       .show_default();
   command
       .option("--time-limit", &arguments->own.seconds,
-              "with --python: seconds after which it is stopped")
+              "of your own method: seconds after which it is stopped")
       .range(1, 1 << 20)
       .show_default();
   add_layers_option(command, arguments->layers, "layers (default: all)");

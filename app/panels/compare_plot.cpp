@@ -76,11 +76,10 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
   if (room.y < widgets::em(13) || room.x < widgets::em(30)) return;
   const auto& watched = result.question.watched;
   const Number kept = watched ? Number::SpanKept : Number::TopkOverlap;
-  const std::vector<Point> points =
-      points_of(*result, labels, kept, result.question.phase());
+  const std::vector<Point> points = points_of(*result, labels, kept, result.question.phase());
   if (points.size() < 2) return;
-  const std::string name = watched ? state::readable_name(watched->name) + " kept"
-                                   : std::string(column_of(kept).title);
+  const std::string name =
+      watched ? state::readable_name(watched->name) + " kept" : std::string(column_of(kept).title);
   ImGui::Dummy({0, widgets::grid()});
   heading_ui(context, fmt::format("{} against mass recall", name), "a point for each method");
   const ImVec2 size(std::min(room.x, widgets::em(60)),
@@ -88,9 +87,9 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
   if (!ImPlot::BeginPlot("##compared", size, kScatterFlags)) return;
   ImPlot::SetupAxes("mass recall", name.c_str(), ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight);
-  const auto [least, most] = std::minmax_element(
-      points.begin(), points.end(),
-      [](const Point& a, const Point& b) { return a.recall < b.recall; });
+  const auto [least, most] =
+      std::minmax_element(points.begin(), points.end(),
+                          [](const Point& a, const Point& b) { return a.recall < b.recall; });
   const double pad = std::max(0.02, 0.12 * (most->recall - least->recall));
   ImPlot::SetupAxesLimits(std::max(0.0, least->recall - pad), most->recall + pad, -0.08, 1.08,
                           ImPlotCond_Always);
@@ -105,14 +104,16 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
   ImPlot::PopPlotClipRect();
   float near = widgets::em(0.8F);
   const int under = ImPlot::IsPlotHovered() && !context.figure
-                        ? nearest_to_mouse(at.size(), [&](std::size_t i) { return at[i]; }, near)
+                        ? nearest_to_mouse(
+                              at.size(), [&](std::size_t i) { return at[i]; }, near)
                         : -1;
   if (under >= 0) {
     const Point& point = points[static_cast<std::size_t>(under)];
     context.workspace.pointer.at(
-        {.words = fmt::format("{}\n{} {}\nmass recall {}", point.name, name,
-                              state::number_text(replay::info_of(kept), point.kept),
-                              state::number_text(replay::info_of(Number::MassRecall), point.recall))});
+        {.words =
+             fmt::format("{}\n{} {}\nmass recall {}", point.name, name,
+                         state::number_text(replay::info_of(kept), point.kept),
+                         state::number_text(replay::info_of(Number::MassRecall), point.recall))});
   }
   ImPlot::EndPlot();
 }

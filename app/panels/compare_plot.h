@@ -11,7 +11,8 @@ namespace kvloupe::panels {
 
 // Below the table, where there is room; without watched keys the overlap with the true top keys stands in
 // their place. Nothing where fewer than two methods have both numbers.
-void compare_plot_ui(DrawContext& context, const state::Result<state::MethodCompareQuestion>& result,
+void compare_plot_ui(DrawContext& context,
+                     const state::Result<state::MethodCompareQuestion>& result,
                      const std::vector<std::string>& labels);
 
 }  // namespace kvloupe::panels

@@ -152,6 +152,26 @@ KVLOUPE_API const char* kvloupe_selector_dense_reason(const kvloupe_selector* se
    evict begin at 0 alone. */
 KVLOUPE_API int kvloupe_selector_reset(kvloupe_selector* selector, int64_t past, int64_t chunk);
 
+/* The other way round: a method of your own, in a shared library, which
+   `kvloupe select T.h5 --plugin LIBRARY.so:FUNCTION --budget 256` asks for each layer and each chunk that has more keys before
+   it than the budget. It is linked to nothing of KVLoupe. */
+typedef struct kvloupe_cell {
+  uint32_t size; /* sizeof(kvloupe_cell) of the caller, which may be newer */
+  int32_t layer, chunk;
+  int32_t num_rows; /* num_kv_heads, or num_q_heads with --rows q_head */
+  int32_t num_q_heads, num_kv_heads, head_dim, v_head_dim;
+  int64_t past, m; /* keys before the chunk, and queries in it */
+  const float* q;  /* [num_q_heads][m][head_dim] */
+  const float* k;  /* [num_kv_heads][past][head_dim] */
+  const float* v;  /* [num_kv_heads][past][v_head_dim] */
+} kvloupe_cell;
+/* Writes a score for each row and key, [num_rows][past]; the best are kept, NaN last. Returns 0; another number is a failure. */
+typedef int kvloupe_method(const kvloupe_cell* cell, float* scores);
+/* Once in a library of such functions. */
+#define KVLOUPE_PLUGIN                                  \
+  KVLOUPE_API extern const uint32_t kvloupe_plugin_abi; \
+  const uint32_t kvloupe_plugin_abi = KVLOUPE_ABI_VERSION
+
 #ifdef __cplusplus
 }
 #endif

@@ -46,7 +46,7 @@ def parser():
     record.set_defaults(run=run_record)
     select = commands.add_parser("select", help="save what a method of your own keeps of a trace beside it")
     select.add_argument("trace", metavar="T.h5")
-    select.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of (layer, chunk, q, k, v): help(kvloupe.Trace.add_run) says what it returns")
+    select.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of (layer, chunk, q, k, v): help(kvloupe.Trace.add_run) says what it returns; or LIBRARY.so:FUNCTION, a kvloupe_method of kvloupe.h")
     select.add_argument("--name", metavar="NAME", help="the run is called custom:NAME (default: the function's name)")
     select.add_argument("--budget", type=arguments.budget, metavar="N", help="keys kept of each row's scores")
     select.add_argument("--rows", default="kv_head", choices=own_method.AXES, help="whether a set is chosen for each KV head (default) or query head")

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from . import own_method
+from . import own_method, plugin
 from .errors import MOST_TOLD, KvloupeError, one_line
 from .reader import Trace
 
@@ -57,11 +57,13 @@ def _load(path):
     return module
 
 
-def function_of(text):
-    """Of "FILE.py:FUNCTION"."""
+def function_of(text, rows):
+    """Of "FILE.py:FUNCTION" or "LIBRARY.so:FUNCTION"."""
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
-        raise KvloupeError(f"{text} names no function", "it is FILE.py:FUNCTION", "write it as in my_methods.py:far_keys")
+        raise KvloupeError(f"{text} names no function", "it is FILE.py:FUNCTION or LIBRARY.so:FUNCTION", "write it as in my_methods.py:far_keys")
+    if plugin.is_library(path):
+        return plugin.method_of(path, name, rows)
     module = _load(path)
     function = getattr(module, name, None)
     if not callable(function):
@@ -70,12 +72,12 @@ def function_of(text):
 
 
 def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memory):
-    """{layer: Cells} of "FILE.py:FUNCTION" on the trace at `path`, computed in a process of its own that has so much time and
+    """{layer: Cells} of "FILE.py:FUNCTION" or "LIBRARY.so:FUNCTION" on the trace at `path`, computed in a process of its own that has so much time and
     memory. It ends with all that it started, and what it can spoil is its own answer. For a process without other children: they
     would be taken for what the method left behind, and ended."""
     def work(answer):
         with Trace(path) as trace:
-            selected = own_method.select_layers(trace, function_of(function), rows, budget, layers)
+            selected = own_method.select_layers(trace, function_of(function, rows), rows, budget, layers)
         np.savez(answer, **{f"{layer} {name}": array for layer, cells in selected.items() for name, array in cells.arrays().items()})
 
     with tempfile.TemporaryDirectory(prefix="kvloupe-") as folder:
@@ -110,7 +112,7 @@ def _run_apart(work, seconds, bytes_of_memory):
         raise KvloupeError("the method was stopped", f"it had not ended after {seconds:g} s", "give it more by --time-limit, or fewer --layers")
     if status != 0:
         how = f"signal {os.WTERMSIG(status)} ended it" if os.WIFSIGNALED(status) else f"it left with exit code {os.WEXITSTATUS(status)}"
-        raise KvloupeError("the method ended its process", how, "mend it; too little memory ends a process like this, too")
+        raise KvloupeError("the method ended its process", how, "mend it, or give it more memory, whose lack ends a process like this, too")
 
 
 def _work_and_exit(work, to_parent, bytes_of_memory):

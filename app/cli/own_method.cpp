@@ -1,4 +1,4 @@
-#include "app/cli/own_python.h"
+#include "app/cli/own_method.h"
 
 #include "app/cli/python_package.h"
 #include "core/base/error.h"
@@ -8,19 +8,22 @@
 
 namespace kvloupe::cli {
 
-std::string OwnPython::method() const {
-  const auto colon = function.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == function.size())
-    throw usage_error(fmt::format("--python cannot take '{}'", function),
-                      "it is a file and a function in it",
-                      "write it as in --python my_methods.py:far_keys");
-  return "custom:" + (name.empty() ? function.substr(colon + 1) : name);
+std::string OwnMethod::method() const {
+  const std::string& named = function();
+  const auto colon = named.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == named.size())
+    throw usage_error(
+        fmt::format("{} cannot take '{}'", plugin.empty() ? "--python" : "--plugin", named),
+        "it is a file and a function in it",
+        plugin.empty() ? "write it as in --python my_methods.py:far_keys"
+                       : "write it as in --plugin libmine.so:far_keys");
+  return "custom:" + (name.empty() ? named.substr(colon + 1) : name);
 }
 
-void select_by_python(const std::string& trace, const OwnPython& own) {
+void select_by(const std::string& trace, const OwnMethod& own) {
   std::vector<std::string> arguments{"select",
                                      trace,
-                                     own.function,
+                                     own.function(),
                                      "--rows",
                                      own.rows,
                                      "--time-limit",
