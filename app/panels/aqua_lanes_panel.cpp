@@ -116,14 +116,13 @@ class AquaLanesPanel final : public Panel {
     const float map_height =
         std::max(widgets::em(8), room * 0.56F - ImGui::GetCursorPosY() + ImGui::GetScrollY());
     lane_map_ui(context, result, texture_, {-1, map_height});
-    heading_ui(context, "Score error", "\u2016S \u2212 S^\u2016 / \u2016S\u2016 before softmax");
+    heading_ui(context, "Score error", "norm of the change, relative, before softmax");
     score_errors_ui(context, result, ImGui::GetContentRegionAvail());
   }
 
   static void losses_ui(DrawContext& context, const Lanes& result) {
     const LaneReport& r = result->report;
-    heading_ui(context, "Norm lost against lanes kept",
-               "mean of | \u2016v\u2016 \u2212 \u2016v[I]\u2016 | / \u2016v\u2016");
+    heading_ui(context, "Norm lost against lanes kept", "mean share of a vector's norm");
     using Shape = widgets::LegendItem::Shape;
     const auto color = [&](LaneChoice choice) { return loss_color(context.palette, choice); };
     widgets::legend_ui(context.palette,

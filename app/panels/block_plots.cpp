@@ -33,6 +33,7 @@ struct StagePlace {
 
 struct Layout {
   std::vector<StagePlace> places;
+  std::vector<std::string> titles;  // of the places
   double height = 0;
 
   const StagePlace* at(double y) const {
@@ -42,14 +43,29 @@ struct Layout {
   }
 };
 
+bool same_blocks(const BlockReport& report, const BlockStage& a, const BlockStage& b) {
+  if (a.rows != b.rows) return false;
+  for (std::int64_t row = 0; row < a.rows; ++row)
+    for (std::int64_t block = 0; block < report.grid.num_key_blocks(); ++block)
+      if (a.at(report, row, block) != b.at(report, row, block)) return false;
+  return true;
+}
+
 // A union's row is as tall as a few rows of the masks.
-Layout layout_of(const std::vector<BlockStage>& stages) {
+Layout layout_of(const BlockReport& report, const std::vector<BlockStage>& stages) {
   const auto mask_rows = static_cast<double>(stages.front().rows);
   const double tall = std::max(1.0, mask_rows / 8);
   const double gap = std::max(0.6, mask_rows / 10);
   Layout layout;
   double at = gap;
-  for (const BlockStage& stage : stages) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const BlockStage& stage = stages[i];
+    // A stage that changes nothing is named with the one before.
+    if (i > 0 && same_blocks(report, *layout.places.back().stage, stage)) {
+      layout.titles.back() += fmt::format("; {}  the same: {}", i + 1, stage.title);
+      continue;
+    }
+    layout.titles.push_back(fmt::format("{}  {}", i + 1, stage.title));
     StagePlace place{&stage, 1, at};
     if (!stage.of_masks()) place.row_height = stage.rows > 1 ? std::max(1.0, tall * 0.7) : tall;
     at = place.end() + gap * 1.6;
@@ -207,7 +223,7 @@ std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& lay
     label.density = &(report.*stage.density);
     label.middle = middles[i];
     const widgets::FontScope small(widgets::Type::Caption);
-    label.title = fmt::format("{}  {}", i + 1, stage.title);
+    label.title = layout.titles[i];
     label.height = title_height(label.title, column.width) + bar_height() + widgets::em(0.4F);
     if (with_numbers) {
       const std::string forced =
@@ -256,7 +272,7 @@ void label_ui(DrawContext& context, const DensityLabel& label, const LabelColumn
   };
   bar(1, p.dropped);
   bar(label.density->kept.past, p.hit);
-  bar(label.density->forced.past, p.by_rule);
+  bar(label.density->forced.past, widgets::color_of(p, BlockState::Forced));
   y += bar_height() + widgets::em(0.1F);
   const widgets::FontScope small(widgets::Type::Caption);
   draw->AddText(nullptr, 0.0F, {column.x, y}, p.muted, label.numbers.c_str(), nullptr,
@@ -278,7 +294,7 @@ void labels_ui(DrawContext& context, const BlockReport& report, const Layout& la
 
 void BlockPlots::draw(DrawContext& context, const Tables& result) {
   const BlockReport& report = result->report;
-  const Layout layout = layout_of(result->stages);
+  const Layout layout = layout_of(report, result->stages);
   constexpr float kLeastHeight = 13;  // so that every stage has its name and bar beside it
   ImVec2 room = ImGui::GetContentRegionAvail();
   room.y = std::max(room.y, widgets::em(kLeastHeight));

@@ -4,6 +4,7 @@
 #include "app/panels/block_metrics_table.h"
 #include "app/panels/block_plots.h"
 #include "app/state/labels.h"
+#include "app/state/token_text.h"
 
 #include <fmt/format.h>
 
@@ -35,7 +36,7 @@ class BlockTablesPanel final : public Panel {
       widgets::empty_ui(context.palette, result->nothing);
       return;
     }
-    finding_ui(context, *result);
+    finding_ui(context, *result, result.question.place);
     if (!result.stale) block_metrics_ui(context, result);
     legend_ui(context, *result);
     ImGui::Dummy({0, widgets::em(0.9F)});  // for the names of spans above the blocks
@@ -53,19 +54,44 @@ class BlockTablesPanel final : public Panel {
   }
 
   // What each stage is dense to stands beside it.
-  static void finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {
+  static void finding_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer,
+                         const state::Place& place) {
     const BlockReport& r = answer.report;
     const std::string mean = r.q_heads.size() == 1 ? "" : " (mean over the heads)";
     if (answer.reads_masks) {
-      headline_ui(context, fmt::format("Each query block reads its own mask: {} of the past{}.",
-                                       share_text(r.native.kept.past), mean));
+      headline_ui(context,
+                  fmt::format("Each query block reads its own mask: {} of the past{}.{}",
+                              share_text(r.native.kept.past), mean, of_span(place, answer)));
       return;
     }
     const std::int64_t past = r.grid.num_past_blocks();
-    headline_ui(context,
-                fmt::format("Masks want {} of the past{}, {} is read: {} of {} block{}.",
-                            share_text(r.native.kept.past), mean, share_text(r.read.kept.past),
-                            answer.past_blocks_read, past, past == 1 ? "" : "s"));
+    headline_ui(context, fmt::format("Masks want {} of the past{}, {} is read: {} of {} block{}.{}",
+                                     share_text(r.native.kept.past), mean,
+                                     share_text(r.read.kept.past), answer.past_blocks_read, past,
+                                     past == 1 ? "" : "s", of_span(place, answer)));
+  }
+
+  // " 1 of 2 blocks of needle is read by some head."
+  static std::string of_span(const state::Place& place, const BlockTablesQuestion::Answer& answer) {
+    const auto span = state::watched_span(place);
+    if (!span || answer.stages.empty()) return "";
+    const BlockReport& r = answer.report;
+    const state::BlockStage& last = answer.stages.back();
+    int blocks = 0, read = 0;
+    for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block) {
+      if (r.grid.key_end(block) <= span->begin || r.grid.key_begin(block) >= span->end) continue;
+      ++blocks;
+      bool kept = false;
+      for (std::int64_t row = 0; row < last.rows; ++row)
+        kept |= last.at(r, row, block) != BlockState::Dropped;
+      read += kept;
+    }
+    if (blocks == 0) return "";
+    const std::string name = state::readable_name(span->name);
+    if (blocks == 1)
+      return fmt::format(" The block of {} is {}.", name, read ? "read" : "not read");
+    return fmt::format(" Of the {} blocks of {} {} {} read.", blocks, name,
+                       read == 0 ? "none" : std::to_string(read), read <= 1 ? "is" : "are");
   }
 
   static void legend_ui(DrawContext& context, const BlockTablesQuestion::Answer& answer) {

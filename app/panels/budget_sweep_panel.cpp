@@ -26,7 +26,7 @@ using state::SweepExtent;
 using Curves = state::Result<BudgetSweepQuestion>;
 
 constexpr const char* kView = "budget_sweep";
-constexpr float kTableWidth = 23;  // em
+constexpr float kTableWidth = 25;  // em
 
 class BudgetSweepPanel final : public Panel {
  public:
@@ -287,12 +287,12 @@ class BudgetSweepPanel final : public Panel {
   static void enough_ui(DrawContext& context, const Curves& result,
                         const std::vector<SweepStroke>& lines, Number number) {
     heading_ui(context, "The budget that is enough",
-               result->exact ? "the smallest that reaches the target" : "of those computed");
+               result->exact ? "the smallest" : "of those computed");
     const replay::NumberInfo& info = replay::info_of(number);
     table::Table table{{{"method", fmt::format("{} of{}", info.heading,
                                                info.higher_is_better() ? "" : " at most")}},
                        {}};
-    widgets::TableLook look{{2.2F}};
+    widgets::TableLook look{{2.9F}};
     for (const analysis::SweepTarget& target : kSweepTargets) {
       const std::string goal = fmt::format("{:g} %", 100 * analysis::goal_of(number, target));
       table.columns.emplace_back(goal, goal);

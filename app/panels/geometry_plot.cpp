@@ -6,6 +6,7 @@
 #include <implot3d/implot3d.h>
 #include <implot3d/implot3d_internal.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -25,8 +26,23 @@ const analysis::Pca& pca_of(const Geometry& result, const GeometryPlot::Spec& sp
   return spec.queries ? result->points->query_pca : result->points->key_pca;
 }
 
-const state::GeometryQuestion::Box& box_of(const Geometry& result, const GeometryPlot::Spec& spec) {
+state::GeometryQuestion::Box box_without_sink(const Geometry& result) {
+  const auto& keys = result->points->every_key;
+  state::GeometryQuestion::Box box = result->key_box;
+  if (keys.size() < 3) return box;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    box.low[axis] = box.high[axis] = keys[1][axis];
+    for (std::size_t key = 2; key < keys.size(); ++key) {
+      box.low[axis] = std::min<double>(box.low[axis], keys[key][axis]);
+      box.high[axis] = std::max<double>(box.high[axis], keys[key][axis]);
+    }
+  }
+  return box;
+}
+
+state::GeometryQuestion::Box box_of(const Geometry& result, const GeometryPlot::Spec& spec) {
   if (spec.queries && spec.keys) return result->box;
+  if (spec.without_sink) return box_without_sink(result);
   return spec.queries ? result->query_box : result->key_box;
 }
 
@@ -34,6 +50,16 @@ const state::GeometryQuestion::Box& box_of(const Geometry& result, const Geometr
 ImVec2 room_of(const GeometryPlot::Spec& spec) {
   const ImVec2 avail = ImGui::GetContentRegionAvail();
   return {spec.size.x > 0 ? spec.size.x : avail.x, spec.size.y > 0 ? spec.size.y : avail.y};
+}
+
+// All of a box, one unit as long on both axes of a plot of this shape.
+GeometryPlot::Frame frame_of(const state::GeometryQuestion::Box& box, double aspect) {
+  const double width = 1.14 * box.length(0) + 1e-6;
+  const double height = 1.14 * box.length(1) + 1e-6;
+  const double half_x = std::max(width, height * aspect) / 2;
+  const double half_y = std::max(height, width / aspect) / 2;
+  return {{box.center(0) - half_x, box.center(0) + half_x},
+          {box.center(1) - half_y, box.center(1) + half_y}};
 }
 
 // What the axes are fitted to anew when it changes.
@@ -207,6 +233,28 @@ std::vector<std::int32_t> watched_beside(const Geometry& result) {
   return keys;
 }
 
+// Key 0 where it lies outside, at the edge towards it.
+void GeometryPlot::sink_at_edge_ui(ImDrawList* draw, const widgets::Palette& palette,
+                                   const Geometry& result, const Canvas& canvas) {
+  const auto& positions = result->points->key_positions;
+  if (positions.empty() || positions.front() != 0) return;
+  const ImVec2 at = canvas.keys.front();
+  if (at.x >= canvas.low.x && at.x <= canvas.high.x && at.y >= canvas.low.y &&
+      at.y <= canvas.high.y)
+    return;
+  const float pad = widgets::em(0.5F);
+  const ImVec2 edge(std::clamp(at.x, canvas.low.x + pad, canvas.high.x - pad),
+                    std::clamp(at.y, canvas.low.y + pad, canvas.high.y - pad));
+  draw->AddCircleFilled(edge, widgets::em(0.3F), color_of_key(palette, result, 0));
+  draw->AddCircle(edge, widgets::em(0.4F), palette.by_rule, 0, widgets::em(0.12F));
+  const widgets::FontScope small(widgets::Type::Caption);
+  const char* words = at.x > canvas.high.x ? "key 0 \u2192" : "key 0";
+  const ImVec2 size = ImGui::CalcTextSize(words);
+  draw->AddText({std::clamp(edge.x - size.x / 2, canvas.low.x, canvas.high.x - size.x - pad / 2),
+                 edge.y + widgets::em(0.5F)},
+                palette.muted, words);
+}
+
 template <typename At>
 void GeometryPlot::place(const Geometry& result, const Spec& spec, const At& at, Canvas& canvas) {
   const analysis::HeadPoints& points = *result->points;
@@ -230,22 +278,26 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   for (const auto& [key, at] : canvas.watched)
     watched_key_ui(canvas.draw, palette, at, widgets::em(0.32F),
                    result->fates.empty() ? 0 : color_of(palette, fate_of(result, key)));
-  // In a small plot large dots would hide each other.
-  const float scale =
-      spec.bare ? std::clamp((canvas.high.y - canvas.low.y) / widgets::em(22), 0.6F, 1.0F) : 1.0F;
+  if (spec.without_sink) sink_at_edge_ui(canvas.draw, palette, result, canvas);
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
     for (const std::size_t i : order) {
       const auto row = result->row_of(place, i);
-      if ((row && result->queries->is_chosen(*row)) != chosen) continue;
-      const float radius =
-          row && !spec.with_inset ? scale * query_radius(wanted, *row, chosen) : widgets::em(0.2F);
+      const bool by_this = row && result->queries->is_chosen(*row);
+      const bool by_other =
+          row && spec.beside != nullptr && (*spec.beside)->queries->is_chosen(*row);
+      if ((by_this || by_other) != chosen) continue;
+      const float radius = row ? query_radius(wanted, *row, chosen) : widgets::em(0.2F);
       const ImU32 color = color_of_query(palette, result, i);
-      query_dot_ui(canvas.draw, palette,
-                   {canvas.queries[i], radius * size_at(canvas.query_depth, i),
-                    row ? color : widgets::with_alpha(color, 0.6F), chosen,
-                    state::in_question(place, points.query_positions[i])});
+      QueryDot dot{canvas.queries[i], radius * size_at(canvas.query_depth, i),
+                   row ? color : widgets::with_alpha(color, 0.6F), by_this,
+                   state::in_question(place, points.query_positions[i])};
+      if (spec.beside != nullptr) {
+        dot.ring = widgets::color_of_slot(palette, state::Slot::A);
+        dot.outer_ring = by_other ? widgets::color_of_slot(palette, state::Slot::B) : 0;
+      }
+      query_dot_ui(canvas.draw, palette, dot);
       if (points.query_positions[i] == place.query) looked = i;
       if (row && wanted && *row == wanted->most_of) most = i;
     }
@@ -295,20 +347,12 @@ ImVec2 GeometryPlot::inside_of(ImVec2 size) {
 Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
                                const Spec& spec) {
   const ImVec2 room = room_of(spec);
-  const ImVec2 padding = spec.bare ? ImVec2(0, 0) : ImPlot::GetStyle().PlotPadding;
-  ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, padding);
-  const bool begun = ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal);
-  ImPlot::PopStyleVar();
-  if (!begun) return {};
+  if (!ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal)) return {};
   const ImPlotAxisFlags flags =
       ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
   const analysis::Pca& pca = pca_of(result, spec);
-  if (spec.bare)
-    ImPlot::SetupAxes(nullptr, nullptr, flags | ImPlotAxisFlags_NoTickLabels,
-                      flags | ImPlotAxisFlags_NoTickLabels);
-  else
-    ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
-  const ImVec2 inside = spec.bare ? room : inside_of(room);
+  ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
+  const ImVec2 inside = inside_of(room);
   fit(result, spec, inside.x / inside.y);
   ImPlot::SetupFinish();
   Canvas canvas;
@@ -329,18 +373,16 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
   if (canvas.hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) fit_.again();
   const ImPlotRect limits = ImPlot::GetPlotLimits();
   shown_ = {limits.X, limits.Y};
-  low_ = canvas.low;
-  high_ = canvas.high;
   ImPlot::EndPlot();
   return taken;
 }
 
 // Other points are framed anew; afterwards pan and zoom belong to the user.
 void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) {
-  const auto [x, y] = frame_of(box_of(result, spec), aspect, spec.with_inset);
+  const auto [x, y] = frame_of(box_of(result, spec), aspect);
   // In a plot of another shape the limits would cut some of it.
-  const ImPlotCond condition = fit_.condition(
-      fmt::format("{}|{}|{}", content_of(result), std::lround(4 * aspect), spec.with_inset));
+  const ImPlotCond condition =
+      fit_.condition(fmt::format("{}|{}", content_of(result), std::lround(4 * aspect)));
   if (spec.view == nullptr) {
     ImPlot::SetupAxesLimits(x.Min, x.Max, y.Min, y.Max, condition);
     return;

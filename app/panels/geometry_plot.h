@@ -2,7 +2,6 @@
 #pragma once
 
 #include "app/panels/geometry_colors.h"
-#include "app/panels/geometry_inset.h"
 #include "app/panels/lasso.h"
 #include "app/panels/query_scatter.h"
 
@@ -32,7 +31,10 @@ struct GeometryView {
 
 class GeometryPlot {
  public:
-  using Frame = GeometryFrame;
+  // What is in view of a plot of two components.
+  struct Frame {
+    ImPlotRange x, y;
+  };
   struct Spec {
     const char* id = "";
     bool queries = true, keys = true;  // what it shows
@@ -41,9 +43,11 @@ class GeometryPlot {
     const Picked* picked = nullptr;  // marked
     GeometryView* view = nullptr;    // shared; null: the plot has its own
     const Frame* frame = nullptr;    // drawn: where another plot looks closer
-    bool bare = false;               // without names and numbers of the axes
     bool names = true;               // of the query that attends most to the watched keys
-    bool with_inset = false;  // points lie low and left, queries are small: an inset has both
+    // Key 0 lies far from the others in many heads: it is no part of the frame.
+    bool without_sink = false;
+    // Of method B: the queries that it asks are ringed, too, in the colours of A and B.
+    const Geometry* beside = nullptr;
   };
   // Returns what a lasso took in this frame.
   Picked draw(DrawContext& context, const Geometry& result, const Wanted& wanted, const Spec& spec);
@@ -53,10 +57,6 @@ class GeometryPlot {
 
   // What was in view last.
   const Frame& shown() const { return shown_; }
-
-  // Its corners then, in pixels.
-  ImVec2 low() const { return low_; }
-  ImVec2 high() const { return high_; }
 
  private:
   // Where the dots stand on the screen.
@@ -79,12 +79,13 @@ class GeometryPlot {
   void fit(const Geometry& result, const Spec& spec, double aspect);
   static void take_view(const GeometryView& view);
   static void give_view(GeometryView& view);
+  static void sink_at_edge_ui(ImDrawList* draw, const widgets::Palette& palette,
+                              const Geometry& result, const Canvas& canvas);
   Picked dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
                  const Spec& spec, const Canvas& canvas);
 
   Lasso lasso_;
   Frame shown_;
-  ImVec2 low_, high_;
   ContentFit fit_{3};  // the first frames do not know the plot's shape yet
 };
 

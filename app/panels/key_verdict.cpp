@@ -75,16 +75,21 @@ void draw_pill(const widgets::Palette& palette, const Pill& pill, ImVec2 at, ImV
                 pill.filled ? ink : palette.text, pill.text.c_str());
 }
 
+// Before the pills, on their line where there is room for some.
 void label_ui(DrawContext& context, const char* text) {
   const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_colored(context.palette.muted, text);
+  ImGui::SameLine(0, widgets::em(0.7F));
+  if (ImGui::GetContentRegionAvail().x < widgets::em(16)) ImGui::NewLine();
 }
 
 void stages_ui(DrawContext& context, const state::ExplainNow& now) {
   const auto marks = state::stage_marks(now);
   if (marks.empty()) return;
   label_ui(context,
-           "Stages: \u2717 lost it, \u2713 did not, \u25CB changed alone would keep it too");
+           context.figure
+               ? "Stages: \u2717 lost it, \u2713 did not, \u25CB changed alone would keep it too"
+               : "Stages");
   const widgets::FontScope small(widgets::Type::Caption);
   bool first = true;
   for (const StageMark& mark : marks) {
@@ -152,8 +157,7 @@ std::vector<Counterfactual> what_ifs_of(const KeyUnderMethod& key) {
 void what_ifs_ui(DrawContext& context, const KeyUnderMethod& key) {
   const std::vector<Counterfactual> all = what_ifs_of(key);
   if (all.empty()) return;
-  label_ui(context, context.figure ? "Would one change keep it?"
-                                   : "Would one change keep it? A click makes it B");
+  label_ui(context, "Would one change keep it?");
   const widgets::FontScope small(widgets::Type::Caption);
   for (std::size_t i = 0; i < all.size(); ++i) what_if_ui(context, key, all[i], i, i == 0);
 }

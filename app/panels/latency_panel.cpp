@@ -37,7 +37,7 @@ class LatencyPanel final : public Panel {
       const LatencyQuestion& question = timed.front().latency.question;
       method_head_ui(context, "Latency", question.place, facts_of(context, timed.front()),
                      timed.front().slot);
-      body_ui(context, timed.front(), longest_of(timed));
+      body_ui(context, timed.front(), longest_of(timed), true);
       return;
     }
     start_first(workspace, timed);
@@ -68,7 +68,8 @@ class LatencyPanel final : public Panel {
         slot_ui(context, of);
       else
         controls_ui(context, of, timed);
-      if (!is_idle(of.latency)) body_ui(context, of, longest_of(timed));
+      if (!is_idle(of.latency))
+        body_ui(context, of, longest_of(timed), !stacked || &of == &timed.front());
       ImGui::EndChild();
       ImGui::PopID();
     }
@@ -162,10 +163,11 @@ class LatencyPanel final : public Panel {
     return longest;
   }
 
-  static void body_ui(DrawContext& context, const Timed& of, double longest) {
+  // `explains`: the sentence that holds of both is said here.
+  static void body_ui(DrawContext& context, const Timed& of, double longest, bool explains) {
     const Latency& result = of.latency;
     if (result) {
-      report_ui(context, result, longest);
+      report_ui(context, result, longest, explains);
       return;
     }
     switch (result.state) {
@@ -281,7 +283,8 @@ class LatencyPanel final : public Panel {
     }
   }
 
-  static void report_ui(DrawContext& context, const Latency& result, double longest) {
+  static void report_ui(DrawContext& context, const Latency& result, double longest,
+                        bool explains) {
     const LatencyReport& r = *result;
     if (context.figure) verdict_ui(context, r);
     std::string text = fmt::format(
@@ -300,13 +303,13 @@ class LatencyPanel final : public Panel {
     std::optional<widgets::FontScope> small;
     if (!context.figure) small.emplace(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, text);
-    widgets::text_wrapped(
-        context.palette.muted,
-        fmt::format("dense: the fastest form, here {}, timed in turns with the "
-                    "method. Attention over what was "
-                    "kept takes this machine {:.3g} ms at least. The total is one "
-                    "chain: the parts are timed apart and need not add up to it.",
-                    r.dense_variant, r.floor_ms));
+    if (explains)
+      widgets::text_wrapped(
+          context.palette.muted,
+          fmt::format("dense: the fastest form, here {}, timed in turns with the method. Attention "
+                      "over what was kept takes this machine {:.3g} ms at least. The total is one "
+                      "chain: the parts are timed apart and need not add up to it.",
+                      r.dense_variant, r.floor_ms));
     bars_ui(context, result, longest);
   }
 

@@ -4,6 +4,7 @@
 #include "app/panels/show_control.h"
 
 #include "app/state/labels.h"
+#include "app/state/token_text.h"
 
 #include <algorithm>
 #include <array>
@@ -80,13 +81,20 @@ void bars_ui(const widgets::Palette& palette, const Geometry& result) {
   }
 }
 
+// Of A and B the keys differ by their fate, and the queries by who asks them: each method has a plot of
+// the keys, and both share one of the queries.
+bool parts_apart(const std::vector<Geometry>& results) {
+  const GeometryForm& form = results.front().question.form;
+  return results.size() == 2 && form.fit == Fit::All && form.dimensions == 2;
+}
+
 // Each half names its own method.
 std::string words_of_rings(const std::vector<Geometry>& results) {
   if (results.size() == 1) return words_of_chosen(*results.front()->queries);
   const bool any = std::any_of(results.begin(), results.end(), [](const Geometry& one) {
     return !words_of_chosen(*one->queries).empty();
   });
-  return any ? "query that the method asks" : "";
+  return any && !parts_apart(results) ? "query that the method asks" : "";
 }
 
 void legend(DrawContext& context, const std::vector<Geometry>& results, const Wanted& wanted) {
@@ -98,6 +106,12 @@ void legend(DrawContext& context, const std::vector<Geometry>& results, const Wa
   std::vector<LegendItem> items;
   if (form.shows_queries()) {
     if (form.color == Color::Fate) items.push_back({"query", palette.muted, Shape::Dot});
+    if (parts_apart(results))
+      for (const Slot slot : state::kSlots)
+        if (const Geometry& one = results[static_cast<std::size_t>(slot)];
+            !words_of_chosen(*one->queries).empty())
+          items.push_back({fmt::format("query that {} asks", state::letter_of(slot)),
+                           widgets::color_of_slot(palette, slot), Shape::Ring});
     add_rings(palette, result.question.place, words_of_rings(results), wanted, items);
     items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query",
                      palette.series[0], Shape::Triangle});
@@ -154,6 +168,28 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
   return text;
 }
 
+// "of needle's 22 keys quoka keeps 19, snapkv none." Empty where nothing is watched.
+std::string kept_words(const std::vector<Geometry>& results) {
+  const auto span = state::watched_span(results.front().question.place);
+  std::string text;
+  for (const Geometry& result : results) {
+    if (!span || span->begin >= std::ssize(result->fates)) return "";
+    const auto begin = result->fates.begin() + span->begin;
+    const auto end =
+        result->fates.begin() + std::min<std::ptrdiff_t>(span->end, std::ssize(result->fates));
+    const auto kept = std::count_if(begin, end, [](const state::KeyFate& fate) {
+      return !fate.lost && fate.state != analysis::KeyState::Dropped &&
+             fate.state != analysis::KeyState::Evicted;
+    });
+    const std::string id = result.question.method.id();
+    text += text.empty() ? fmt::format("of {}'s {} keys {} keeps", state::readable_name(span->name),
+                                       end - begin, id)
+                         : fmt::format(", {}", id);
+    text += kept == 0 ? " none" : fmt::format(" {}", kept);
+  }
+  return text + ".";
+}
+
 // "Of the question's 17 queries quoka asks 7, snapkv asks 11 for the next chunk." Empty where one of the
 // methods chooses no queries or the chunk holds nothing of the question.
 std::string both_finding(const std::vector<Geometry>& results) {
@@ -167,16 +203,16 @@ std::string both_finding(const std::vector<Geometry>& results) {
     text += fmt::format("{} asks {}", result.question.method.id(), asking.chosen);
     if (queries.votes_after) text += " for the next chunk";
   }
-  return text + ".";
+  const std::string kept = kept_words(results);
+  return text + (kept.empty() ? "." : "; " + kept);
 }
 
-// Whether the queries are a small blob among the keys, and there is room to show them closer: in a plot
-// of their own, or of two methods as an inset.
-bool looks_closer(const Geometry& result, bool is_half) {
+// Whether the queries are a small blob among the keys, and there is room to show them closer in a plot of
+// their own.
+bool looks_closer(const Geometry& result) {
   if (result.question.form.fit != Fit::All || result.question.form.dimensions != 2) return false;
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (std::max(room.x, room.y) < widgets::em(is_half ? 20 : 48) ||
-      std::min(room.x, room.y) < widgets::em(16))
+  if (std::max(room.x, room.y) < widgets::em(48) || std::min(room.x, room.y) < widgets::em(16))
     return false;
   constexpr double kSmall = 0.45;
   const auto& all = result->box;
@@ -269,24 +305,53 @@ class QueryGeometryPanel final : public Panel {
     same_method_ui(context, results[0].question.method, results[1].question.method);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
-    // In a column of a page two halves would be strips: it grows.
+    const bool three = parts_apart(results);
+    const float parts = three ? 3 : 2;
+    // In a column of a page the parts would be strips: it grows.
     const bool narrow = context.least_plot > 0 && room.x < widgets::em(60);
     const bool beside = !narrow && room.x > room.y;
     const float below = ImGui::GetStyle().ItemSpacing.y;
-    const ImVec2 half(beside ? (room.x - gap) / 2 : room.x, narrow   ? widgets::em(20)
-                                                            : beside ? room.y
-                                                                     : (room.y - below) / 2);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (i > 0 && beside) ImGui::SameLine(0, gap);
-      const float line = ImGui::GetTextLineHeightWithSpacing();
-      ImGui::BeginChild(i == 0 ? "a" : "b",
-                        {half.x, std::max(half.y, line + (context.figure ? context.least_plot
-                                                                         : least_plot_height()))},
-                        ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-      method_line_ui(context, i, results[i].question.method, chosen_words(context, results[i]));
-      plots_ui(context, results[i], wanted, plots_[i], true);
+    const float line = ImGui::GetTextLineHeightWithSpacing();
+    const float high = narrow   ? widgets::em(20)
+                       : beside ? room.y
+                                : (room.y - (parts - 1) * below) / parts;
+    const ImVec2 part(
+        beside ? (room.x - (parts - 1) * gap) / parts : room.x,
+        std::max(high, line + (context.figure ? context.least_plot : least_plot_height())));
+    const auto part_ui = [&](const char* id, bool first, const auto& draw) {
+      if (!first && beside) ImGui::SameLine(0, gap);
+      ImGui::BeginChild(id, part, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
+      draw();
       ImGui::EndChild();
-    }
+    };
+    for (std::size_t i = 0; i < results.size(); ++i)
+      part_ui(i == 0 ? "a" : "b", i == 0, [&] {
+        method_line_ui(context, i, results[i].question.method,
+                       three ? "keys" : chosen_words(context, results[i]));
+        three ? part_plot_ui(context, results[i], wanted, plots_[i].first, 0, nullptr)
+              : plots_ui(context, results[i], wanted, plots_[i], true);
+      });
+    if (!three) return;
+    part_ui("queries", false, [&] {
+      heading_ui(context, "Queries", "");
+      part_plot_ui(context, results[0], wanted, plots_[0].second, 1, &results[1]);
+    });
+  }
+
+  // The keys of one method (view 0), or the queries of both (view 1).
+  void part_plot_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
+                    GeometryPlot& on, std::size_t view, const Geometry* beside) {
+    GeometryPlot::Spec spec{.id = view == 0 ? "##keys" : "##queries",
+                            .queries = view == 1,
+                            .keys = view == 0,
+                            .size = {-1, plot_height(context, ImGui::GetContentRegionAvail().y)}};
+    spec.lasso = (lasso_ || ImGui::GetIO().KeyShift) && !context.figure;
+    spec.picked = &picked_;
+    spec.view = &views_[view];
+    spec.beside = beside;
+    spec.without_sink = view == 0;
+    const Picked taken = on.draw(context, result, wanted, spec);
+    if (!taken.empty() && !result.stale) pick(context, result, taken);
   }
 
   void controls_ui(DrawContext& context) {
@@ -341,10 +406,9 @@ class QueryGeometryPanel final : public Panel {
       if (!taken.empty() && !result.stale) pick(context, result, taken);
     };
     const bool apart = form.fit == Fit::Both;
-    const bool closer = !apart && looks_closer(result, linked);
+    const bool closer = !apart && !linked && looks_closer(result);
     const GeometryPlot::Spec all{"##geometry", form.shows_queries(), form.shows_keys()};
     const GeometryPlot::Spec queries{"##queries", true, false}, keys{"##keys", false, true};
-    if (closer && linked) return with_inset_ui(context, result, plots, plot);
     if (!apart && !closer) {
       GeometryPlot::Spec spec = all;
       spec.size = {-1, plot_height(context, ImGui::GetContentRegionAvail().y)};
@@ -377,50 +441,6 @@ class QueryGeometryPanel final : public Panel {
       titled("Keys", plots.second, keys);
     else
       titled("Queries, closer", plots.second, queries);
-  }
-
-  // The queries closer: in a corner of the first plot, or beside it where an inset would hide points.
-  template <typename Plot>
-  static void with_inset_ui(DrawContext& context, const Geometry& result, Plots& plots,
-                            const Plot& plot) {
-    const ImVec2 avail = ImGui::GetContentRegionAvail();
-    const ImVec2 room(avail.x, plot_height(context, avail.y));
-    const GeometryInset inset = inset_of(result, GeometryPlot::inside_of(room));
-    const float gap = widgets::em(0.6F);
-    const float strip = inset.fits || room.x < widgets::em(40) ? 0 : 0.3F * room.x;
-    const bool closer = inset.fits || strip > 0;
-    plot(plots.first, {.id = "##geometry",
-                       .size = {room.x - strip - (strip > 0 ? gap : 0), room.y},
-                       .frame = closer ? &plots.second.shown() : nullptr,
-                       .names = !closer,
-                       .with_inset = inset.fits});
-    if (!closer) return;
-    if (strip > 0) {
-      ImGui::SameLine(0, gap);
-      return closer_ui(context, {strip, room.y}, plots.second, plot);
-    }
-    const ImVec2 after = ImGui::GetCursorScreenPos();
-    ImGui::SetCursorScreenPos(inset.at(plots.first.low(), plots.first.high()));
-    closer_ui(context, inset.size, plots.second, plot);
-    ImGui::SetCursorScreenPos({after.x, after.y - ImGui::GetStyle().ItemSpacing.y});
-    ImGui::Dummy({0, 0});  // what follows begins below the plot again
-  }
-
-  template <typename Plot>
-  static void closer_ui(DrawContext& context, ImVec2 size, GeometryPlot& on, const Plot& plot) {
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
-    ImGui::PushStyleColor(ImGuiCol_ChildBg, context.palette.panel);
-    ImGui::BeginChild("closer", size, ImGuiChildFlags_Borders, ImGuiWindowFlags_NoScrollbar);
-    ImGui::PopStyleColor();
-    ImGui::PopStyleVar();
-    plot(on, {.id = "##queries", .queries = true, .keys = false, .size = size, .bare = true});
-    {
-      const widgets::FontScope small(widgets::Type::Caption);
-      const ImVec2 at = ImGui::GetWindowPos();
-      ImGui::GetWindowDrawList()->AddText({at.x + widgets::em(0.5F), at.y + widgets::em(0.35F)},
-                                          context.palette.muted, "queries, closer");
-    }
-    ImGui::EndChild();
   }
 
   // The state holds one range of keys and one query.

@@ -38,7 +38,7 @@ class QueryRelevancePanel final : public Panel {
                      bool theorem) {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
-        {"query", widgets::sequential_color(context.palette, 0.6), Shape::Dot}};
+        {"query", relevance_color(context.palette, 0.7), Shape::Dot}};
     add_rings(context.palette, place, words_of_chosen(*answer.queries), wanted, items);
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});

@@ -162,6 +162,7 @@ struct QueryDot {
   float radius = 0;
   ImU32 color = 0;
   bool chosen = false, asks = false;
+  ImU32 ring = 0, outer_ring = 0;  // 0: in the colour of text; none
 };
 inline void query_dot_ui(ImDrawList* draw, const widgets::Palette& palette, const QueryDot& dot) {
   const float line = widgets::em(0.12F);
@@ -170,7 +171,12 @@ inline void query_dot_ui(ImDrawList* draw, const widgets::Palette& palette, cons
   const float radius = dot.asks ? 1.25F * dot.radius : dot.radius;
   draw->AddCircleFilled(dot.at, radius, dot.color, corners);
   draw->AddCircle(dot.at, radius, widgets::with_alpha(palette.faint, 0.5F), corners);
-  if (dot.chosen) draw->AddCircle(dot.at, radius + widgets::em(0.1F), palette.text, corners, line);
+  if (dot.chosen)
+    draw->AddCircle(dot.at, radius + widgets::em(0.1F), dot.ring != 0 ? dot.ring : palette.text,
+                    corners, line);
+  if (dot.outer_ring != 0)
+    draw->AddCircle(dot.at, radius + widgets::em(dot.chosen ? 0.26F : 0.1F), dot.outer_ring,
+                    corners, line);
 }
 
 // The query that the user looks at.

@@ -50,6 +50,8 @@ class SelectedVsTruePanel final : public Panel {
     if (!ready_ui(context, result, "Ranking the keys by true attention mass")) return;
     if (first_chunk_ui(context, result->cell)) return;
     method_note_ui(context, place, result->facts);
+    if (const std::string verdict = state::verdict_of(*result, place); !verdict.empty())
+      headline_ui(context, verdict);
     numbers_ui(context, *result);
     RankEnds ends;
     ends.include(*result);

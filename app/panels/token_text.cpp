@@ -161,7 +161,8 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
   const ImVec2 end(at.x + layout_.width[i], at.y + line_height - 2);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   if (spec.strips.size() == 1 || spec.difference) {
-    if (look.upper.back != 0) back_ui(context, at, {end.x - 0.5F, end.y}, look.upper);
+    if (look.upper.back != 0 || look.upper.evicted)
+      back_ui(context, at, {end.x - 0.5F, end.y}, look.upper);
   } else {
     // Nearer to their letters than to the bars of the next line.
     const float off = 0.2F * ImGui::GetTextLineHeight();
@@ -192,13 +193,16 @@ void TokenText::letters_ui(DrawContext& context, ImVec2 at, float line_height) {
   }
 }
 
-// Evicted is hatched below the letters alone, which could not be read on a hatching.
+// Evicted is a line below the letters, of a lost key hatched: on a hatching letters could not be read.
 void TokenText::back_ui(DrawContext& context, ImVec2 from, ImVec2 to, const TokenColors& colors) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const widgets::Palette& p = context.palette;
-  draw->AddRectFilled(from, to, colors.back, 2);
-  if (colors.evicted)
+  if (colors.back != 0) draw->AddRectFilled(from, to, colors.back, 2);
+  if (!colors.evicted) return;
+  if (colors.back != 0)
     widgets::key_rect(draw, p, {from.x, to.y - widgets::em(0.25F)}, to, p.evicted, 2);
+  else
+    draw->AddLine({from.x, to.y - 1}, {to.x, to.y - 1}, p.evicted, widgets::em(0.1F));
 }
 
 // A's fate above the letters, B's below; the letters stay free of both. What is evicted but no true key

@@ -211,7 +211,9 @@ ImU32 color_of(const Palette& palette, replay::BlockState state) {
     case BlockState::Future: return palette.future;
     case BlockState::Dropped: return palette.dropped;
     case BlockState::Kept: return palette.hit;
-    case BlockState::Forced: return palette.by_rule;
+    case BlockState::Forced:  // what is chosen stands out
+      return palette.colors == Colors::Gray ? palette.by_rule
+                                            : mix(palette.panel, palette.by_rule, 0.65);
     case BlockState::Straddling:  // holds keys of both
       return mix(palette.by_rule, palette.current, 0.5);
     case BlockState::Current: return palette.current;

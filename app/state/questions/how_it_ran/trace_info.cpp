@@ -78,7 +78,11 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   if (info.speed) facts.push_back({"speed", text_of(info.speed->model) + ", recording included"});
   if (info.speed && info.speed->dense)
     facts.push_back({"speed, dense", text_of(*info.speed->dense)});
-  for (const trace::TokenSpan& span : info.spans) {
+  std::vector<trace::TokenSpan> spans = info.spans;
+  std::stable_sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  for (const trace::TokenSpan& span : spans) {
     const std::string range =
         fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1));
     facts.push_back(

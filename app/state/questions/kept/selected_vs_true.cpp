@@ -153,6 +153,17 @@ std::optional<KeptOfSpan> kept_of_span(const SelectedVsTrueQuestion::Answer& ans
   return kept;
 }
 
+std::string verdict_of(const SelectedVsTrueQuestion::Answer& answer, const Place& place) {
+  const auto kept = kept_of_span(answer, place);
+  if (!kept) return "";
+  const std::string recall = fmt::format("at a recall of {:.3f}", answer.cell.mass_recall);
+  if (kept->total == 1)
+    return fmt::format("{} is {}, {}.", kept->span, kept->kept == 0 ? "lost" : "kept", recall);
+  return fmt::format("{} of {}'s {} keys {} kept, {}.",
+                     kept->kept == 0 ? "None" : std::to_string(kept->kept), kept->span, kept->total,
+                     kept->kept <= 1 ? "is" : "are", recall);
+}
+
 std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const Place& place) {
   constexpr double kNearly = 0.02;
   const double a = answer.of_a->cell.mass_recall, b = answer.of_b->cell.mass_recall;

@@ -79,6 +79,8 @@ struct SelectedByBothQuestion : OfTwoMethods<At::Cell> {
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
+// "19 of needle's 22 keys are kept, at a recall of 0.693." Empty where nothing is watched.
+std::string verdict_of(const SelectedVsTrueQuestion::Answer& answer, const Place& place);
 // "Of needle A keeps 19 of 22 keys, B none, at nearly the same recall (0.693 and 0.697)."
 std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const Place& place);
 class Workspace;
