@@ -60,7 +60,7 @@ void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& 
   std::vector<ImVec2> taken = at;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const ImVec2 words = ImGui::CalcTextSize(points[i].name.c_str());
-    const ImVec2 from = place_of_words(at[i], widgets::em(0.55F), words, low,
+    const ImVec2 from = place_of_words(at[i], widgets::em(0.55F), widgets::em(0.55F), words, low,
                                        {low.x + size.x, low.y + size.y}, taken);
     draw->AddText(from, color_of_row(context, *points[i].row), points[i].name.c_str());
     for (const float part : {0.0F, 0.25F, 0.5F, 0.75F, 1.0F})

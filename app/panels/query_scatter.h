@@ -184,18 +184,20 @@ inline void looked_at_ui(ImDrawList* draw, const widgets::Palette& palette, ImVe
   draw->AddCircle(at, widgets::em(0.65F), palette.accent, 0, widgets::em(0.14F));
 }
 
-// The upper left corner of words about the dot `at`, `out` away from it: within low to high, where
-// they lie over the fewest of the dots.
-inline ImVec2 place_of_words(ImVec2 at, float out, ImVec2 size, ImVec2 low, ImVec2 high,
-                             const std::vector<ImVec2>& dots) {
-  const ImVec2 places[] = {{at.x + out, at.y - size.y / 2},
-                           {at.x - out - size.x, at.y - size.y / 2},
-                           {at.x - size.x / 2, at.y - out - size.y},
-                           {at.x - size.x / 2, at.y + out},
-                           {at.x + out, at.y - out - size.y},
-                           {at.x + out, at.y + out},
-                           {at.x - out - size.x, at.y - out - size.y},
-                           {at.x - out - size.x, at.y + out}};
+// The upper left corner of words about the dot `at`, `least` away from it or up to `most`: within low to
+// high, where they lie over the fewest of the dots, and then as near as can be.
+inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, ImVec2 low,
+                             ImVec2 high, const std::vector<ImVec2>& dots) {
+  std::vector<ImVec2> places;
+  for (float out = least; out <= most; out += widgets::em(1.5F))
+    places.insert(places.end(), {{at.x + out, at.y - size.y / 2},
+                                 {at.x - out - size.x, at.y - size.y / 2},
+                                 {at.x - size.x / 2, at.y - out - size.y},
+                                 {at.x - size.x / 2, at.y + out},
+                                 {at.x + out, at.y - out - size.y},
+                                 {at.x + out, at.y + out},
+                                 {at.x - out - size.x, at.y - out - size.y},
+                                 {at.x - out - size.x, at.y + out}});
   constexpr std::size_t kOutside = 1000;
   const auto cost = [&](ImVec2 from) {
     std::size_t sum = 0;
@@ -207,8 +209,10 @@ inline ImVec2 place_of_words(ImVec2 at, float out, ImVec2 size, ImVec2 low, ImVe
              dot.y < from.y + size.y + near;
     return sum;
   };
-  return *std::min_element(std::begin(places), std::end(places),
-                           [&](ImVec2 a, ImVec2 b) { return cost(a) < cost(b); });
+  std::vector<std::size_t> costs;
+  for (const ImVec2& place : places) costs.push_back(cost(place));
+  return places[static_cast<std::size_t>(std::min_element(costs.begin(), costs.end()) -
+                                         costs.begin())];
 }
 
 // Names the query that wants the watched keys most, beside its dot, one of `dots`; in a plot from low
@@ -223,7 +227,7 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
       fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
   const ImVec2 size = ImGui::CalcTextSize(name.c_str());
-  const ImVec2 from = place_of_words(at, out, size, low, high, dots);
+  const ImVec2 from = place_of_words(at, out, out + widgets::em(6), size, low, high, dots);
   const ImVec2 begin(from.x - widgets::em(0.2F), from.y),
       end(from.x + size.x + widgets::em(0.2F), from.y + size.y);
   // From the dot to the nearest point of the words.

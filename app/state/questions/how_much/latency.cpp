@@ -57,6 +57,13 @@ std::vector<LatencyPart> parts_of(const LatencyReport& report) {
           {"dense (" + report.dense_variant + ")", report.dense}};
 }
 
+namespace {
+// Its quartiles lie close.
+bool is_steady(const measure::LatencyStats& stats) {
+  return stats.q75_ms - stats.q25_ms <= 0.1 * stats.median_ms;
+}
+}  // namespace
+
 std::string verdict_of(const LatencyReport& report) {
   if (report.dense_reason) {
     const std::string why = *report.dense_reason == trace::DenseReason::EmptyPast ? "no past keys"
@@ -71,8 +78,12 @@ std::string verdict_of(const LatencyReport& report) {
   // With both times: another run had its own dense attention, on a machine as busy as it was then.
   const std::string times =
       fmt::format("{:.3g} ms, dense {:.3g} ms", report.total.median_ms, report.dense.median_ms);
-  return *speedup >= 1 ? fmt::format("{}: {:.2f} x faster", times, *speedup)
-                       : fmt::format("{}: {:.2f} x slower", times, 1 / *speedup);
+  const double factor = *speedup >= 1 ? *speedup : 1 / *speedup;
+  const char* way = *speedup >= 1 ? "faster" : "slower";
+  // No more digits than the quartiles bear.
+  if (is_steady(report.total) && is_steady(report.dense))
+    return fmt::format("{}: {:.2f} x {}", times, factor, way);
+  return fmt::format("{}: about {:.1f} x {}", times, factor, way);
 }
 
 std::string LatencyQuestion::title() const {
