@@ -144,6 +144,7 @@ void Recorder::begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceRead
   chunk_ = chunk;
   recorded_ = recorded;
   ++chunk_idx_;
+  kept_.resize(static_cast<std::size_t>(chunk_idx_) + 1);
 }
 
 void Recorder::recall(int chunk_idx, const trace::ChunkInfo& chunk, const AttentionCall& call,
@@ -338,11 +339,6 @@ RecorderTimes Recorder::times() const {
   return times;
 }
 
-std::optional<double> Recorder::mean_kept() const {
-  if (kept_rows_ == 0) return std::nullopt;
-  return static_cast<double>(kept_keys_) / static_cast<double>(kept_rows_);
-}
-
 bool Recorder::is_recorded(int layer) const {
   return std::binary_search(options_.layers.begin(), options_.layers.end(), layer);
 }
@@ -362,8 +358,8 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
   if (options_.probe_len > 0 && spec.traits().evicts()) alive_before_[cell.layer] = selection.rows;
   if (!selection.dense_reason)
     for (const trace::SelectedRow& row : selection.rows) {
-      kept_keys_ += std::ssize(row.positions);
-      ++kept_rows_;
+      kept_.back().keys += std::ssize(row.positions);
+      ++kept_.back().rows;
     }
   Attended attended;
   if (selection.dense_reason && !selection.lanes) {

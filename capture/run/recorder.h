@@ -39,6 +39,11 @@ struct RecorderOptions {
   std::vector<RecordedMethod> open_loop;
 };
 
+// Keys that rows of cells (layer, chunk) kept, as `compare` counts them: of cells that no rule made dense.
+struct KeptKeys {
+  std::int64_t keys = 0, rows = 0;
+};
+
 // The runs of a capture of `prompt` with these options, as a trace declares them.
 std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model,
                                     const std::vector<std::int32_t>& prompt);
@@ -77,9 +82,8 @@ class Recorder final : public AttentionHook {
   // (chunk, layer) cells whose stored q, k or v hold a NaN or Inf.
   std::int64_t marked_cells() const { return marked_cells_; }
   RecorderTimes times() const;
-  // Mean number of keys that a row of the closed loop's cells (layer, chunk) kept, as `compare` counts it: over the cells
-  // that no rule made dense. Nothing where there is none.
-  std::optional<double> mean_kept() const;
+  // What the closed loop kept, by chunk: of those that were not run here nothing.
+  const std::vector<KeptKeys>& kept() const { return kept_; }
 
  private:
   struct Run {
@@ -145,7 +149,7 @@ class Recorder final : public AttentionHook {
   std::vector<float> novelty_;  // of all tokens so far
   at::Tensor novelty_tensor_;
   std::int64_t marked_cells_ = 0;
-  std::int64_t kept_keys_ = 0, kept_rows_ = 0;  // of the closed loop
+  std::vector<KeptKeys> kept_;
   RecorderTimes times_;
   HostCopies copies_;  // of the chunk under way
   WriterLane lane_;    // last: its thread uses the writer until it is joined

@@ -40,6 +40,16 @@ ordered_json with_id(const std::string& id, const ordered_json& members) {
   return json;
 }
 
+ordered_json mean_of(const std::vector<KeptKeys>& chunks) {
+  KeptKeys all;
+  for (const KeptKeys& chunk : chunks) {
+    all.keys += chunk.keys;
+    all.rows += chunk.rows;
+  }
+  if (all.rows == 0) return nullptr;
+  return static_cast<double>(all.keys) / static_cast<double>(all.rows);
+}
+
 // Whether one of the stop texts stands in the answer so far, which grows token by token.
 class StopWatch {
  public:
@@ -79,6 +89,7 @@ class Runner {
   std::optional<Decoder> decoder_;
   std::int64_t room_ = 0;            // of the decoder
   std::vector<std::int32_t> whole_;  // tokens of the whole prefill chunks that it begins with
+  std::vector<KeptKeys> kept_;       // by the chunks of the last request
 };
 
 Runner::Runner(std::shared_ptr<const LoadedModel> model, const RequestOptions& options,
@@ -107,17 +118,18 @@ void Runner::make_room(std::int64_t tokens) {
 }
 
 // Leaves in the decoder the chunks that this request has in common with the one before, and says how many tokens they are.
-// Only whole chunks are taken over, so that an answer is the same to the bit whatever was asked before. A method's state is
-// not the keys alone: closed loops share nothing.
+// Only whole chunks are taken over, so that an answer is the same to the bit whatever was asked before. A method that evicts
+// knows more than the keys of the cache tell: it shares nothing.
 std::int64_t Runner::take_shared(const Course& course, std::int64_t prefilled) {
   const auto same =
       std::mismatch(whole_.begin(), whole_.end(), course.prompt.begin(), course.prompt.end());
-  // The last token is run in any case: what comes next is asked; so are the rows that are scored.
+  // The last token is run in any case: what comes next is asked; so are the rows that are scored, and the chunk that
+  // ends the prefill, which some methods treat otherwise.
   const std::int64_t needed =
       std::ssize(course.prompt) - std::max<std::int64_t>(1, std::ssize(course.scored));
-  const std::int64_t most = std::min({same.first - whole_.begin(), prefilled, needed});
-  const std::int64_t shared =
-      options_.closed_loop ? 0 : most / options_.chunk_size * options_.chunk_size;
+  const std::int64_t most = std::min({same.first - whole_.begin(), prefilled - 1, needed});
+  const bool evicts = options_.closed_loop && options_.closed_loop->traits().evicts();
+  const std::int64_t shared = evicts ? 0 : most / options_.chunk_size * options_.chunk_size;
   decoder_->truncate(shared);
   whole_.resize(static_cast<std::size_t>(shared));
   return shared;
@@ -146,23 +158,24 @@ ordered_json Runner::answer(const std::string& id, const Request& request, Reque
   make_room(cache_tokens(course.plan, tokens, probe_));
   const std::int64_t shared = take_shared(course, asked.prefilled);
   const auto whole =
-      course.prompt.begin() + asked.prefilled / options_.chunk_size * options_.chunk_size;
+      course.prompt.begin() + (asked.prefilled - 1) / options_.chunk_size * options_.chunk_size;
   std::vector<std::int32_t> whole_chunks(course.prompt.begin(), whole);
 
   Recorder recorder(nullptr, model_->info, recording_);
   CaptureRun run(model_, *decoder_, std::move(course), recording_, probe_, recorder);
   if (!run.run({context_.cancel, {}})) throw cancelled_error();
   whole_ = std::move(whole_chunks);
+  kept_.resize(static_cast<std::size_t>(shared / options_.chunk_size));
+  kept_.insert(kept_.end(), recorder.kept().begin() + std::ssize(kept_), recorder.kept().end());
   totals.prompt_tokens += tokens;
   totals.shared_tokens += shared;
   if (request.context)
     return {{"loglikelihood", run.likelihood().log_prob}, {"greedy", run.likelihood().greedy}};
-  const std::optional<double> kept = recorder.mean_kept();
   return {{"text", before_stop(run.answer(), request.until)},
           {"tokens", run.generated()},
           {"finish", run.ended() ? "stop" : "length"},
           {"prompt_tokens", tokens},
-          {"kept", kept ? ordered_json(*kept) : ordered_json(nullptr)},
+          {"kept", mean_of(kept_)},
           {"prefill_s", run.prefill_seconds()},
           {"decode_s", run.decode_seconds()}};
 }

@@ -155,26 +155,39 @@ TEST(RequestRun, WhatTheModelAnswersIsGreedy) {
   EXPECT_EQ(answers_to({line.dump()}, tiny_run()).lines[0]["greedy"], true);
 }
 
-// To the bit, and counted.
-TEST(RequestRun, ASharedPrefixIsPrefilledOnce) {
-  const std::string text = some_text();
-  const std::vector<std::string> requests = {request(1, text),
-                                             request(2, text),
-                                             request(3, text.substr(0, 140) + "another end"),
-                                             request(4, text.substr(0, 128)),
-                                             request(5, "!" + text),
-                                             request(6, "!" + text, {{"decode_from", 129}})};
-  const Answers together = answers_to(requests, tiny_run());
+// Together as each alone, and so many tokens of the prompts are prefilled once.
+void expect_shared(const std::vector<std::string>& requests, const RequestOptions& options,
+                   std::int64_t tokens) {
+  const Answers together = answers_to(requests, options);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    json alone = answers_to({requests[i]}, tiny_run()).lines[0], beside = together.lines[i];
+    json alone = answers_to({requests[i]}, options).lines[0], beside = together.lines[i];
     for (const char* time : {"prefill_s", "decode_s"}) {
       alone.erase(time);
       beside.erase(time);
     }
     EXPECT_EQ(alone, beside);
   }
-  EXPECT_EQ(together.totals.shared_tokens, 0 + 192 + 128 + 64 + 0 + 128);
-  EXPECT_EQ(answers_to(requests, tiny_run("dense")).totals.shared_tokens, 0);
+  EXPECT_EQ(together.totals.shared_tokens, tokens);
+}
+
+// To the bit, and counted.
+TEST(RequestRun, ASharedPrefixIsPrefilledOnce) {
+  const std::string text = some_text();
+  const std::vector<std::string> requests = {
+      request(1, text),
+      request(2, text),
+      request(3, text.substr(0, 140) + "another end"),
+      request(4, text.substr(0, 128)),
+      request(5, "!" + text),
+      request(6, "!" + text, {{"decode_from", 129}}),
+      json{{"id", 7}, {"context", "!" + text}, {"continuation", " xyz"}}.dump()};
+  for (const char* spec : {"", "dense", "quoka:budget_tokens=40", "random:budget_tokens=40",
+                           "quest:budget_tokens=32,skip_layers=0,page_size=8",
+                           "xattention:lowering=union,block_size=16,stride=4",
+                           "flash_prefill:block_size=16,last_full_blocks=2,lowering=union"})
+    expect_shared(requests, tiny_run(spec), 0 + 192 + 128 + 64 + 0 + 128 + 128);
+  for (const char* spec : {"h2o:budget_tokens=40", "infinipot:budget_tokens=40"})
+    expect_shared(requests, tiny_run(spec), 0);
 }
 
 TEST(RequestRun, BadRequestsDoNotStopTheRest) {
