@@ -251,7 +251,8 @@ at::Tensor Recorder::attend(const AttentionCall& call) {
 void Recorder::add_novelty(std::vector<float> novelty) {
   KVLOUPE_CHECK(novelty.size() == static_cast<std::size_t>(chunk_.length));
   novelty_.insert(novelty_.end(), novelty.begin(), novelty.end());
-  submit(novelty.size() * sizeof(float), [this, chunk = chunk_, novelty = std::move(novelty)] {
+  const std::size_t bytes = novelty.size() * sizeof(float);
+  submit(bytes, [this, chunk = chunk_, novelty = std::move(novelty)] {
     writer_->write_novelty(chunk, novelty);
   });
 }
@@ -262,7 +263,8 @@ void Recorder::add_top(trace::TopTokens top) {
 }
 
 void Recorder::add_drift(trace::DriftChunk drift) {
-  submit(drift.kl.size() * 9,
+  const std::size_t bytes = drift.kl.size() * 9;
+  submit(bytes,
          [this, chunk = chunk_, drift = std::move(drift)] { writer_->write_drift(chunk, drift); });
 }
 
