@@ -8,6 +8,7 @@
 #include "capture/run/memory_plan.h"
 #include "capture/run/request.h"
 #include "core/base/error.h"
+#include "core/base/foreign_error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
 #include "core/device/torch_device.h"
@@ -207,7 +208,8 @@ ordered_json answer_of(RequestLine& line, bool is_new, Runner& runner, RequestTo
   if (!line.request) return {{"error", line.error}};
   try {
     return runner.answer(line.id, *line.request, totals);
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {  // memory that one request alone does not get, too
+    const Error error = error_from("the request was not answered", thrown);
     if (error.kind() != ErrorKind::Input && error.kind() != ErrorKind::Usage) throw;
     return {{"error", error.what()}};
   }
