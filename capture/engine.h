@@ -8,6 +8,7 @@
 #include "capture/run/linear_bench.h"
 #include "capture/run/own_spans.h"
 #include "capture/run/prefill_bench.h"
+#include "capture/run/request_run.h"
 #include "capture/run/synthetic.h"
 #include "capture/tasks/task.h"
 #include "core/base/engine_library.h"
@@ -26,8 +27,10 @@ namespace kvloupe {
   X(options_left, capture::options_left)               \
   X(parse_named_texts, capture::parse_named_texts)     \
   X(parse_task, capture::TaskSpec::parse)              \
+  X(request_inputs, capture::request_inputs)           \
   X(run_calibration, capture::run_calibration)         \
   X(run_capture, capture::run_capture)                 \
+  X(run_requests, capture::run_requests)               \
   X(string_match_all, capture::string_match_all)       \
   X(synthesize, capture::synthesize)                   \
   X(task_catalogue, capture::task_catalogue)

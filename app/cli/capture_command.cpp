@@ -42,7 +42,7 @@ struct CaptureArguments {
   std::vector<std::string> methods, spans;
   bool accept_terms = false, drift = false;
   Indices layers;
-  std::string closed_loop, dtype = "f16", compute = "fp32", store, output, resume;
+  std::string decode_from, closed_loop, dtype = "f16", compute = "fp32", store, output, resume;
   bool json = false, events = false;
 };
 
@@ -92,6 +92,13 @@ std::string output_of(const CaptureArguments& arguments) {
   return output;
 }
 
+std::string decode_from_of(const CaptureArguments& arguments) {
+  if (arguments.decode_from.empty())
+    throw usage_error("--decode-from is empty", "it says from where on the prompt is decoded",
+                      "give a position or the name of a span");
+  return arguments.decode_from;
+}
+
 // What is not given of a capture that goes on is as it was begun.
 CaptureOptions options_from(const CaptureArguments& arguments, const Given& words) {
   const auto given = [&](const char* option) { return words.has(option); };
@@ -111,6 +118,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const Given& word
   if (given("--chunk-size")) options.chunk_size = arguments.options.chunk_size;
   if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
   options.raw = arguments.options.raw;
+  if (given("--decode-from")) options.decode_from = decode_from_of(arguments);
   if (given("--device")) options.device = arguments.options.device;
   options.seed = arguments.options.seed;
   options.force = arguments.options.force;
@@ -300,6 +308,9 @@ Command capture_command(const GlobalOptions& global) {
               "(compare --span NAME, --goto span=NAME); may be repeated. Where it stands more "
               "than once the next ones are NAME.2, NAME.3")
       .repeated();
+  command.option("--decode-from", &arguments->decode_from,
+                 "a position, or the name of a span such as question: the prompt from there on is "
+                 "fed token by token, as decode chunks");
   command.option("--store", &arguments->store,
                  fmt::format("list of {} (default qkv,lse, mass where it is small, probe where a "
                              "method and loss where a task needs it)",

@@ -75,6 +75,8 @@ ordered_json request_json(const CaptureOptions& options) {
           {"messages", path_json(options.messages_file)},
           {"task", text_json(options.task)},
           {"raw", options.raw},
+          {"decode_from",
+           options.decode_from.empty() ? ordered_json(nullptr) : ordered_json(options.decode_from)},
           {"spans", spans},
           {"chunk_size", options.chunk_size},
           {"layers", options.layers.empty() ? ordered_json(nullptr) : ordered_json(options.layers)},
@@ -95,6 +97,7 @@ ordered_json estimate_json(const CaptureEstimate& estimate, const CaptureOptions
   const capture::MemoryPlan& memory = estimate.memory;
   return {{"tokens", estimate.tokens},
           {"prompt_tokens", estimate.prompt_tokens},
+          {"prefill_tokens", estimate.prefill_tokens},
           {"chunks", estimate.chunks},
           {"layers", estimate.layers},
           {"model_layers", estimate.num_layers},
@@ -140,12 +143,12 @@ void print_event(const std::string& name, const ordered_json& json) {
 
 ordered_json progress_json(std::int64_t done, const CaptureEstimate& estimate, int chunk_size,
                            const std::string& pace) {
-  const std::int64_t prefilled = std::min(done, estimate.prompt_tokens);
+  const std::int64_t prefilled = std::min(done, estimate.prefill_tokens);
   return {{"tokens", done},
           {"of_tokens", estimate.tokens},
           {"chunks", (prefilled + chunk_size - 1) / chunk_size + done - prefilled},
           {"of_chunks", estimate.chunks},
-          {"phase", done <= estimate.prompt_tokens ? "prefill" : "decode"},
+          {"phase", done <= estimate.prefill_tokens ? "prefill" : "decode"},
           {"pace", pace}};
 }
 

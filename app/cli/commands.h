@@ -23,6 +23,7 @@ Command calibrate_command(const GlobalOptions& global);
 // `calibrate seer` and `calibrate minference` (calibrate_on_traces.cpp).
 std::vector<Command> calibrations_on_traces(const GlobalOptions& global);
 Command capture_command(const GlobalOptions& global);
+Command run_command(const GlobalOptions& global);
 // Opens the window with this trace or tour, with the options of the call.
 using OpenWindow = std::function<void(const std::string& file)>;
 Command demo_command(const GlobalOptions& global, const OpenWindow& open);

@@ -4,6 +4,7 @@
 #include "capture/model/model_file.h"
 #include "capture/model/model_tokenizer.h"
 #include "core/base/error.h"
+#include "core/device/torch_device.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -51,6 +52,14 @@ std::string bundled_model_hash() {
   const std::filesystem::path path = bundled_file();
   std::error_code ignored;
   return std::filesystem::exists(path, ignored) ? open_model(path)->hash() : std::string();
+}
+
+c10::Device device_for_model(const std::string& name) {
+  if (name.find(',') != std::string::npos)
+    throw usage_error(fmt::format("'{}' names several devices", name),
+                      "the layers of a model are not spread over several GPUs",
+                      "name one that holds it all, as in --device cuda:0");
+  return device::torch_device(name);
 }
 
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path, ComputeType compute,

@@ -59,6 +59,9 @@ std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path,
                                               ComputeType compute = ComputeType::Fp32,
                                               c10::Device device = c10::kCPU);
 
+// The device, opened. Throws Error{Usage} where several are named: a model is on one.
+c10::Device device_for_model(const std::string& name);
+
 // All but the tokenizer; `config` is what read_config() gave.
 std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
                                           ComputeType compute = ComputeType::Fp32,

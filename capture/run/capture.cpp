@@ -5,10 +5,12 @@
 #include "capture/model/model_file.h"
 #include "capture/run/calibrate.h"
 #include "capture/run/capture_run.h"
+#include "capture/run/decode_from.h"
 #include "capture/run/estimate.h"
 #include "capture/run/memory_plan.h"
 #include "capture/run/probe.h"
 #include "capture/run/prompt_source.h"
+#include "capture/run/recorded_method.h"
 #include "capture/run/recorder.h"
 #include "capture/run/resume.h"
 #include "core/base/error.h"
@@ -18,9 +20,8 @@
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/device/torch_device.h"
-#include "core/selection/lanes/basis.h"
-#include "core/selection/selector.h"
 #include "core/selection/spec/method_files.h"
+#include "core/trace/decoded_prompt.h"
 #include "core/trace/trace_writer.h"
 #include "core/trace/write/part_file.h"
 
@@ -31,7 +32,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -62,15 +62,6 @@ void check_drift(const CaptureOptions& options) {
                     "name a method by --closed-loop SPEC");
 }
 
-// Opens it.
-c10::Device device_of(const CaptureOptions& options) {
-  if (options.device.find(',') != std::string::npos)
-    throw usage_error(fmt::format("'{}' names several devices", options.device),
-                      "the layers of a model are not spread over several GPUs",
-                      "name one that holds it all, as in --device cuda:0");
-  return device::torch_device(options.device);
-}
-
 InputFiles inputs_of(const CaptureOptions& options) {
   InputFiles files = files_of_model(options.model);
   if (options.prompt_file) files.push_back(*options.prompt_file);
@@ -98,54 +89,26 @@ void check_output(const CaptureOptions& options) {
 // --- once the model is known
 // -----------------------------------------------------------------------
 
-std::vector<int> layers_to_record(const CaptureOptions& options, int num_layers) {
+std::vector<int> layers_to_record(const CaptureOptions& options, const trace::ModelInfo& model) {
   for (const int layer : options.layers)
-    if (layer < 0 || layer >= num_layers)
+    if (layer < 0 || layer >= model.num_layers)
       throw input_error(fmt::format("layer {} is not in the model", layer),
-                        fmt::format("its layers are 0 to {}", num_layers - 1),
+                        fmt::format("its layers are 0 to {}", model.num_layers - 1),
                         "name layers of that range");
   if (!options.layers.empty()) return options.layers;
-  std::vector<int> all(static_cast<std::size_t>(num_layers));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
-// The calibrated basis that a method needs, for the layers that it will select in; null without.
-selection::BasisPtr basis_of(const selection::MethodSpec& spec, const trace::ModelInfo& model,
-                             const std::vector<int>& layers) {
-  if (!spec.traits().basis) return nullptr;
-  const selection::BasisPtr basis = selection::load_basis(spec, model);
-  for (const int layer : layers) {
-    if (basis->layers.contains(layer)) continue;
-    throw input_error(
-        fmt::format("{} cannot use the basis {}", spec.id(), spec.traits().basis->where),
-        fmt::format("it has no directions for layer {}, in which the method selects", layer),
-        "use a basis of all layers, such as kvloupe calibrate makes, or record other --layers");
-  }
-  return basis;
+  return all_layers(model);
 }
 
 RecorderOptions recorder_options(const CaptureOptions& options, const trace::ModelInfo& model) {
-  const selection::ModelShape shape = selection::shape_of(model);
   RecorderOptions result;
   result.dtype = options.dtype;
-  result.layers = layers_to_record(options, model.num_layers);
+  result.layers = layers_to_record(options, model);
   result.store = options.store;
   // A method that cannot serve this model says so now, before a file is begun.
-  const auto recorded = [&](const selection::MethodSpec& given, const std::vector<int>& layers) {
-    RecordedMethod method{given.resolved(shape), nullptr};
-    method.basis = basis_of(method.spec, model, layers);
-    selection::make_selector(method.spec, shape, method.basis);
-    return method;
-  };
-  if (options.closed_loop) {
-    std::vector<int> all_layers(static_cast<std::size_t>(model.num_layers));
-    std::iota(all_layers.begin(), all_layers.end(), 0);
-    result.closed_loop = recorded(*options.closed_loop, all_layers);
-  }
-  for (const selection::MethodSpec& spec : options.methods) {
-    result.open_loop.push_back(recorded(spec, result.layers));
-  }
+  if (options.closed_loop)
+    result.closed_loop = recorded_method(*options.closed_loop, model, all_layers(model));
+  for (const selection::MethodSpec& spec : options.methods)
+    result.open_loop.push_back(recorded_method(spec, model, result.layers));
   return result;
 }
 
@@ -208,6 +171,15 @@ void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
                format_count(tokenizer.dropped_bytes()));
 }
 
+// The tokens that are prefilled; those that are decoded become a span of the prompt.
+std::int32_t prefill_of(const CaptureOptions& options, Prompt& prompt) {
+  const auto tokens = static_cast<std::int32_t>(prompt.ids.size());
+  if (options.decode_from.empty()) return tokens;
+  const std::int32_t prefilled = prefill_tokens("--decode-from", options.decode_from, prompt);
+  prompt.spans.push_back({trace::kDecodedPrompt, prefilled, tokens});
+  return prefilled;
+}
+
 struct Checked {
   c10::Device device;
   PromptSource source;
@@ -217,7 +189,7 @@ struct Checked {
 Checked check_before_loading(const CaptureOptions& options) {
   check_numbers(options);
   check_drift(options);
-  const c10::Device device = device_of(options);
+  const c10::Device device = device_for_model(options.device);
   check_output(options);
   return {device, read_prompt_source(options)};
 }
@@ -238,18 +210,21 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
       model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
   add_named_spans(model->tokenizer, options.spans, task.prompt.ids, task.prompt.spans);
-  recording.prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
+  const auto prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
+  recording.prefill_len = prefill_of(options, task.prompt);
   if (task.wants_losses) recording.store.set(trace::Part::Loss);
   recording.store = trace::with_needed(recording.store);
   warn_of_dropped_bytes(model->tokenizer);
 
-  const auto plan = plan_chunks(static_cast<std::int64_t>(task.prompt.ids.size()),
-                                std::max(0, options.max_new_tokens - 1), options.chunk_size);
+  const std::int64_t decoded_prompt = prompt_len - recording.prefill_len;
+  const auto plan =
+      plan_chunks(recording.prefill_len, decoded_prompt + std::max(0, options.max_new_tokens - 1),
+                  options.chunk_size);
   if (plan.size() >= trace::kAlive) {
     throw input_error(fmt::format("a trace cannot hold {} chunks",
                                   format_count(static_cast<std::int64_t>(plan.size()))),
                       fmt::format("it has room for {}", format_count(trace::kAlive - 1)),
-                      "use a larger --chunk-size or fewer new tokens");
+                      "use a larger --chunk-size, a later --decode-from or fewer new tokens");
   }
   if (options.mass_if_small &&
       4 * mass_bytes(model->info, recording, plan) <= qkv_bytes(model->info, recording, plan))
@@ -259,7 +234,8 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
     require_memory(plan_memory(*model, recording, plan), options.device,
                    device::memory_bytes(device));
   CaptureEstimate estimate = estimate_capture(*model, recording, plan);
-  estimate.prompt_tokens = recording.prompt_len;
+  estimate.prompt_tokens = prompt_len;
+  estimate.prefill_tokens = recording.prefill_len;
   estimate.num_layers = model->info.num_layers;
   estimate.spans = task.prompt.spans;
   check_disk(estimate, options.output);
@@ -277,9 +253,11 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
     left.emplace(part);
     log::info("going on after {} of {} chunks", left->info().chunks.size(), plan.size());
   }
-  Recorder recorder(writer, model->info, recording);
-  CaptureRun run(model, options, recording, std::move(task.prompt.ids), plan, probe, recorder,
-                 left ? &*left : nullptr);
+  Recorder recorder(&writer, model->info, recording);
+  Decoder decoder(model,
+                  {cache_tokens(plan, prompt_len, probe), recording.dtype == trace::DType::F16});
+  CaptureRun run(model, decoder, {std::move(task.prompt.ids), plan, options.max_new_tokens, {}, {}},
+                 recording, probe, recorder, left ? &*left : nullptr);
 
   CaptureReport report;
   const auto begin = Clock::now();
@@ -300,7 +278,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   std::error_code code;
   report.bytes = fs::file_size(options.output, code);
   report.tokens = run.tokens();
-  report.decoded = std::max<std::int64_t>(0, report.tokens - recording.prompt_len);
+  report.decoded = std::max<std::int64_t>(0, report.tokens - prompt_len);
   report.chunks = run.chunks_done();
   report.answer = run.answer();
   report.dense_answer = text_of_answer(model->tokenizer, dense_answer);

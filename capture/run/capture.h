@@ -29,6 +29,9 @@ struct CaptureOptions {
   std::optional<std::filesystem::path> messages_file;  // JSON list of {role, content}
   std::optional<std::string> task;                     // task SPEC
   std::vector<NamedText> spans;                        // named by the user
+  // A span's name or a position: from there on the prompt is fed token by token, as decode chunks
+  // (decode_from.h). Empty: all of it is prefilled.
+  std::string decode_from;
   bool raw = false;
   int chunk_size = 128;
   std::vector<selection::MethodSpec> methods;  // open loop
@@ -68,6 +71,7 @@ struct CaptureEstimate {
   MemoryPlan memory;
   // What was counted: the prompt in it, and where its named spans stand.
   std::int64_t prompt_tokens = 0;
+  std::int64_t prefill_tokens = 0;  // of these
   int chunks = 0;
   std::vector<int> layers;  // recorded
   int num_layers = 0;       // of the model

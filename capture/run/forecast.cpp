@@ -29,6 +29,12 @@ at::Tensor losses_of_rows(const at::Tensor& logits, const at::Tensor& tokens) {
   return (at::logsumexp(logits, 1) - chosen).clamp_min(0);
 }
 
+at::Tensor ids_on(c10::Device device, std::span<const std::int32_t> tokens) {
+  const at::Tensor on_host = at::empty({static_cast<std::int64_t>(tokens.size())}, at::kLong);
+  std::copy(tokens.begin(), tokens.end(), on_host.data_ptr<std::int64_t>());
+  return on_host.to(device);
+}
+
 template <typename T>
 void append(const at::Tensor& values, std::vector<T>& to) {
   const at::Tensor flat = values.to(at::kCPU).contiguous();
@@ -49,9 +55,7 @@ std::vector<float> losses(const Decoder& decoder, const Forecast& forecast,
                           const at::Tensor& before, std::span<const std::int32_t> tokens) {
   const c10::InferenceMode no_gradients;
   const auto count = static_cast<std::int64_t>(tokens.size());
-  const at::Tensor on_host = at::empty({count}, at::kLong);
-  std::copy(tokens.begin(), tokens.end(), on_host.data_ptr<std::int64_t>());
-  const at::Tensor ids = on_host.to(forecast.last.device());
+  const at::Tensor ids = ids_on(forecast.last.device(), tokens);
   std::vector<float> result;
   if (before.defined()) {
     append<float>(losses_of_rows(before.unsqueeze(0), ids.narrow(0, 0, 1)), result);
@@ -65,6 +69,22 @@ std::vector<float> losses(const Decoder& decoder, const Forecast& forecast,
     append<float>(losses_of_rows(logits, ids.narrow(0, 1 + begin, rows)), result);
   });
   return result;
+}
+
+void add_likelihood(const Decoder& decoder, const Forecast& forecast, std::int64_t first,
+                    std::span<const std::int32_t> next, Likelihood& likelihood) {
+  const c10::InferenceMode no_gradients;
+  const at::Tensor ids = ids_on(forecast.last.device(), next);
+  const auto add = [&](const at::Tensor& logits, const at::Tensor& tokens) {
+    likelihood.log_prob -= losses_of_rows(logits, tokens).sum(at::kDouble).item<double>();
+    likelihood.greedy &= at::equal(logits.argmax(1), tokens);
+  };
+  const auto earlier = static_cast<std::int64_t>(next.size()) - 1;
+  for_each_slice(earlier, forecast.last.size(0), [&](std::int64_t begin, std::int64_t rows) {
+    add(decoder.logits_of(forecast.earlier.narrow(0, first + begin, rows)),
+        ids.narrow(0, begin, rows));
+  });
+  add(forecast.last.unsqueeze(0), ids.narrow(0, earlier, 1));
 }
 
 trace::TopTokens top_tokens(const at::Tensor& logits) {

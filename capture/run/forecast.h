@@ -30,6 +30,15 @@ trace::TopTokens top_tokens(const at::Tensor& logits);
 // The first of largest logit.
 std::int32_t greedy_token(const at::Tensor& logits);
 
+// How likely a text is.
+struct Likelihood {
+  double log_prob = 0;  // in nats, of all tokens together
+  bool greedy = true;   // each was the most probable one
+};
+// Adds `next`: the tokens after each of a chunk's rows from `first` to its last.
+void add_likelihood(const Decoder& decoder, const Forecast& forecast, std::int64_t first,
+                    std::span<const std::int32_t> next, Likelihood& likelihood);
+
 struct Divergence {
   std::vector<float> kl;             // [m] KL(p || q), in nats
   std::vector<std::uint8_t> agrees;  // [m] 1 where both have the same most probable token

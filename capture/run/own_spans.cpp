@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/trace/decoded_prompt.h"
 
 #include <fmt/format.h>
 
@@ -26,6 +27,10 @@ std::vector<NamedText> parse_named_texts(const std::vector<std::string>& argumen
                         "it takes a name and the text that it stands for",
                         "write it as in --span answer=\"the text\"");
     NamedText next{argument.substr(0, equals), argument.substr(equals + 1)};
+    if (next.name == trace::kDecodedPrompt)
+      throw usage_error(fmt::format("--span cannot be called {}", next.name),
+                        "the part of a prompt that --decode-from decodes is called so",
+                        "give it another name");
     for (const NamedText& before : named)
       if (before.name == next.name)
         throw usage_error(fmt::format("--span names {} twice", printable(next.name)),
@@ -35,9 +40,8 @@ std::vector<NamedText> parse_named_texts(const std::vector<std::string>& argumen
   return named;
 }
 
-void add_named_spans(const Tokenizer& tokenizer, const std::vector<NamedText>& named,
-                     const std::vector<std::int32_t>& ids, std::vector<trace::TokenSpan>& spans) {
-  if (named.empty()) return;
+std::vector<trace::TokenSpan> places_of(const Tokenizer& tokenizer, const std::string& text,
+                                        const std::vector<std::int32_t>& ids) {
   std::string bytes;
   std::vector<std::size_t> begins;  // of each token
   for (const std::int32_t id : ids) {
@@ -48,16 +52,24 @@ void add_named_spans(const Tokenizer& tokenizer, const std::vector<NamedText>& n
     return static_cast<std::int32_t>(std::upper_bound(begins.begin(), begins.end(), byte) -
                                      begins.begin() - 1);
   };
+  std::vector<trace::TokenSpan> places;
+  for (std::size_t at = bytes.find(text); at != std::string::npos;
+       at = bytes.find(text, at + text.size()))
+    places.push_back({"", token_at(at), token_at(at + text.size() - 1) + 1});
+  return places;
+}
+
+void add_named_spans(const Tokenizer& tokenizer, const std::vector<NamedText>& named,
+                     const std::vector<std::int32_t>& ids, std::vector<trace::TokenSpan>& spans) {
   for (const NamedText& wanted : named) {
     if (has_name(spans, wanted.name))
       throw input_error(fmt::format("--span {} cannot be added", printable(wanted.name)),
                         "the prompt has a span of that name", "give it another name");
     int count = 0;
-    for (std::size_t at = bytes.find(wanted.text); at != std::string::npos;
-         at = bytes.find(wanted.text, at + wanted.text.size())) {
+    for (const trace::TokenSpan& place : places_of(tokenizer, wanted.text, ids)) {
       ++count;
       spans.push_back({count == 1 ? wanted.name : fmt::format("{}.{}", wanted.name, count),
-                       token_at(at), token_at(at + wanted.text.size() - 1) + 1});
+                       place.begin, place.end});
     }
     if (count == 0)
       throw input_error(

@@ -14,10 +14,16 @@ struct NamedText {
   std::string name, text;
 };
 
-// "NAME=TEXT", both with something in them. Throws Error{Usage}; so do two of one name.
+// "NAME=TEXT", both with something in them. Throws Error{Usage}; so do two of one name, and the
+// name that the program gives to a decoded prompt.
 std::vector<NamedText> parse_named_texts(const std::vector<std::string>& arguments);
 
-// The tokens that hold at least one byte of the text, wherever it stands in the prompt: NAME, then
+// The tokens that hold at least one byte of the text, one span for each place where it stands in the prompt, without
+// names.
+std::vector<trace::TokenSpan> places_of(const Tokenizer& tokenizer, const std::string& text,
+                                        const std::vector<std::int32_t>& ids);
+
+// Spans of these places, wherever it stands in the prompt: NAME, then
 // NAME.2, NAME.3 and so on. Throws Error{Input} where it stands nowhere, and where the prompt has a
 // span of that name.
 void add_named_spans(const Tokenizer& tokenizer, const std::vector<NamedText>& named,

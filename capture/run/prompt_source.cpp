@@ -61,14 +61,15 @@ std::string string_member(const nlohmann::json& message, const char* name, std::
   return message[name].get<std::string>();
 }
 
+}  // namespace
+
 std::vector<Message> parse_messages(const std::string& content) {
   const nlohmann::json json = nlohmann::json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
-    throw input_error("the messages are not usable", "the file is not JSON", kMessageForm);
+    throw input_error("the messages are not usable", "they are not JSON", kMessageForm);
   }
   if (!json.is_array() || json.empty()) {
-    throw input_error("the messages are not usable", "the file does not hold a list of messages",
-                      kMessageForm);
+    throw input_error("the messages are not usable", "they are no list", kMessageForm);
   }
   std::vector<Message> messages;
   for (std::size_t i = 0; i < json.size(); ++i) {
@@ -82,6 +83,8 @@ std::vector<Message> parse_messages(const std::string& content) {
   }
   return messages;
 }
+
+namespace {
 
 [[noreturn]] void fail_empty(const std::string& what) {
   throw input_error("the prompt is empty", what + " holds no text", "give at least one word");

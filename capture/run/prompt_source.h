@@ -20,6 +20,9 @@ struct PromptSource {
   std::optional<TaskPrompt> tokens;
 };
 
+// A JSON list of {role, content}. Throws Error{Input} for anything else.
+std::vector<Message> parse_messages(const std::string& content);
+
 // Reads and checks what the options name. Throws Error{Usage} for options that contradict each
 // other and Error{Input} for a file that cannot be used; both before any model is loaded.
 PromptSource read_prompt_source(const CaptureOptions& options);

@@ -110,7 +110,7 @@ std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace:
   return runs;
 }
 
-Recorder::Recorder(trace::TraceWriter& writer, const trace::ModelInfo& model,
+Recorder::Recorder(trace::TraceWriter* writer, const trace::ModelInfo& model,
                    RecorderOptions options)
     : writer_(writer),
       model_(model),
@@ -144,6 +144,7 @@ void Recorder::begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceRead
   chunk_ = chunk;
   recorded_ = recorded;
   ++chunk_idx_;
+  kept_.resize(static_cast<std::size_t>(chunk_idx_) + 1);
 }
 
 void Recorder::recall(int chunk_idx, const trace::ChunkInfo& chunk, const AttentionCall& call,
@@ -173,7 +174,7 @@ bool Recorder::evicts() const {
 }
 
 void Recorder::submit(std::size_t bytes, std::function<void()> work) {
-  if (recorded_ == nullptr) lane_.submit(bytes, std::move(work));
+  if (writer_ != nullptr && recorded_ == nullptr) lane_.submit(bytes, std::move(work));
 }
 
 selection::Cell Recorder::cell_of(const AttentionCall& call) {
@@ -183,7 +184,7 @@ selection::Cell Recorder::cell_of(const AttentionCall& call) {
   cell.past_len = call.past_len;
   cell.chunk_len = call.q.size(1);
   cell.phase = chunk_.phase;
-  cell.ends_prefill = chunk_.phase == trace::Phase::Prefill && chunk_.end() == options_.prompt_len;
+  cell.ends_prefill = chunk_.phase == trace::Phase::Prefill && chunk_.end() == options_.prefill_len;
   cell.softmax = call.softmax;
   cell.q = call.q;
   cell.k = call.k;
@@ -250,19 +251,21 @@ at::Tensor Recorder::attend(const AttentionCall& call) {
 void Recorder::add_novelty(std::vector<float> novelty) {
   KVLOUPE_CHECK(novelty.size() == static_cast<std::size_t>(chunk_.length));
   novelty_.insert(novelty_.end(), novelty.begin(), novelty.end());
-  submit(novelty.size() * sizeof(float), [this, chunk = chunk_, novelty = std::move(novelty)] {
-    writer_.write_novelty(chunk, novelty);
+  const std::size_t bytes = novelty.size() * sizeof(float);
+  submit(bytes, [this, chunk = chunk_, novelty = std::move(novelty)] {
+    writer_->write_novelty(chunk, novelty);
   });
 }
 
 void Recorder::add_top(trace::TopTokens top) {
   submit(trace::kTopTokens * 8,
-         [this, chunk = chunk_, top = std::move(top)] { writer_.write_top(chunk, top); });
+         [this, chunk = chunk_, top = std::move(top)] { writer_->write_top(chunk, top); });
 }
 
 void Recorder::add_drift(trace::DriftChunk drift) {
-  submit(drift.kl.size() * 9,
-         [this, chunk = chunk_, drift = std::move(drift)] { writer_.write_drift(chunk, drift); });
+  const std::size_t bytes = drift.kl.size() * 9;
+  submit(bytes,
+         [this, chunk = chunk_, drift = std::move(drift)] { writer_->write_drift(chunk, drift); });
 }
 
 void Recorder::begin_probe() {
@@ -316,7 +319,7 @@ void Recorder::store_probe(const AttentionCall& call) {
   }
   copies_.then([this, layer = call.layer, q] {
     submit(bytes_of(q), [this, chunk = chunk_, layer, q] {
-      writer_.write_probe(chunk, {layer, q.const_data_ptr()});
+      writer_->write_probe(chunk, {layer, q.const_data_ptr()});
     });
   });
 }
@@ -326,7 +329,7 @@ void Recorder::end_chunk(std::vector<std::int32_t> ids, std::vector<std::string>
   probing_ = false;
   copies_.finish();
   submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts)] {
-    writer_.end_chunk(chunk, ids, texts);
+    writer_->end_chunk(chunk, ids, texts);
   });
 }
 
@@ -355,6 +358,11 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
   selection::CellSelection selection = select(*closed_loop_, cell);
   const selection::MethodSpec& spec = options_.closed_loop->spec;
   if (options_.probe_len > 0 && spec.traits().evicts()) alive_before_[cell.layer] = selection.rows;
+  if (!selection.dense_reason)
+    for (const trace::SelectedRow& row : selection.rows) {
+      kept_.back().keys += std::ssize(row.positions);
+      ++kept_.back().rows;
+    }
   Attended attended;
   if (selection.dense_reason && !selection.lanes) {
     attended = attend_dense(cell, recorded);
@@ -409,7 +417,8 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
   data.evicted = std::move(evicted);
   if (recorded_ != nullptr) return require_recorded(data);
   const std::size_t bytes = bytes_of(data);
-  submit(bytes, [this, chunk = chunk_, data = std::move(data)] { writer_.write_run(chunk, data); });
+  submit(bytes,
+         [this, chunk = chunk_, data = std::move(data)] { writer_->write_run(chunk, data); });
 }
 
 void Recorder::store_layer(const AttentionCall& call, const Attended& attended) {
@@ -452,7 +461,7 @@ void Recorder::check_and_submit(int layer, StoredRows rows) {
     data.v = data_of(rows.v);
     data.lse = floats_of(rows.lse);
     data.key_mass = floats_of(rows.key_mass);
-    writer_.write_layer(chunk, data);
+    writer_->write_layer(chunk, data);
   });
 }
 

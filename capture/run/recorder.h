@@ -5,6 +5,7 @@
 #include "capture/model/decoder.h"
 #include "capture/run/capture.h"
 #include "capture/run/host_copies.h"
+#include "capture/run/recorded_method.h"
 #include "capture/run/writer_lane.h"
 #include "core/selection/lanes/key_copies.h"
 #include "core/selection/selector.h"
@@ -24,18 +25,12 @@
 
 namespace kvloupe::capture {
 
-// A method of which a run is recorded.
-struct RecordedMethod {
-  selection::MethodSpec spec;  // resolved
-  selection::BasisPtr basis;   // where the method needs one
-};
-
 struct RecorderOptions {
   trace::DType dtype = trace::DType::F16;
   std::vector<int> layers;  // recorded, ascending
   trace::StoredParts store = {trace::Part::Qkv, trace::Part::Lse};
-  int probe_len = 0;            // tokens of the probe; 0: none
-  std::int32_t prompt_len = 0;  // tokens of the prompt: its last chunk ends prefill
+  int probe_len = 0;             // tokens of the probe; 0: none
+  std::int32_t prefill_len = 0;  // tokens that are prefilled
   // In closed loop the model attends to what this method selects, in all layers; it is run 0 of the
   // trace.
   std::optional<RecordedMethod> closed_loop;
@@ -44,15 +39,20 @@ struct RecorderOptions {
   std::vector<RecordedMethod> open_loop;
 };
 
+// Keys that rows of cells (layer, chunk) kept, as `compare` counts them: of cells that no rule made dense.
+struct KeptKeys {
+  std::int64_t keys = 0, rows = 0;
+};
+
 // The runs of a capture of `prompt` with these options, as a trace declares them.
 std::vector<trace::RunInfo> runs_of(const RecorderOptions& options, const trace::ModelInfo& model,
                                     const std::vector<std::int32_t>& prompt);
 
 class Recorder final : public AttentionHook {
  public:
-  // `writer` must outlive the recorder and is used by the recorder's thread alone until finish().
-  // Throws Error{Input} when a method cannot serve the model.
-  Recorder(trace::TraceWriter& writer, const trace::ModelInfo& model, RecorderOptions options);
+  // `writer` must outlive the recorder and is used by the recorder's thread alone until finish(). Null: the
+  // closed loop runs and nothing is stored. Throws Error{Input} when a method cannot serve the model.
+  Recorder(trace::TraceWriter* writer, const trace::ModelInfo& model, RecorderOptions options);
   ~Recorder() override;
 
   // A chunk that the trace has already, of a model that does not run again, one call a recorded layer:
@@ -82,6 +82,8 @@ class Recorder final : public AttentionHook {
   // (chunk, layer) cells whose stored q, k or v hold a NaN or Inf.
   std::int64_t marked_cells() const { return marked_cells_; }
   RecorderTimes times() const;
+  // What the closed loop kept, by chunk: of those that were not run here nothing.
+  const std::vector<KeptKeys>& kept() const { return kept_; }
 
  private:
   struct Run {
@@ -129,7 +131,7 @@ class Recorder final : public AttentionHook {
   // To the writer's lane, unless the chunk stands in the trace.
   void submit(std::size_t bytes, std::function<void()> work);
 
-  trace::TraceWriter& writer_;
+  trace::TraceWriter* writer_;
   trace::ModelInfo model_;
   RecorderOptions options_;
   selection::ModelShape shape_;
@@ -147,6 +149,7 @@ class Recorder final : public AttentionHook {
   std::vector<float> novelty_;  // of all tokens so far
   at::Tensor novelty_tensor_;
   std::int64_t marked_cells_ = 0;
+  std::vector<KeptKeys> kept_;
   RecorderTimes times_;
   HostCopies copies_;  // of the chunk under way
   WriterLane lane_;    // last: its thread uses the writer until it is joined

@@ -3,6 +3,7 @@
 #include "capture/run/capture.h"
 #include "core/base/error.h"
 #include "core/selection/spec/recorded_spec.h"
+#include "core/trace/decoded_prompt.h"
 #include "core/trace/fields/trace_names.h"
 #include "core/trace/write/part_file.h"
 
@@ -47,6 +48,12 @@ std::string text_of(const std::vector<trace::RunInfo>& runs, const trace::ModelI
     texts.push_back(fmt::format("{} {}{}", trace::to_text(run.mode), method_of(run, model),
                                 run.basis_hash.empty() ? "" : " on basis " + run.basis_hash));
   return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string decoded_from(const std::vector<trace::TokenSpan>& spans) {
+  for (const trace::TokenSpan& span : spans)
+    if (span.name == trace::kDecodedPrompt) return std::to_string(span.begin);
+  return "";
 }
 
 std::string text_of(const std::vector<std::int32_t>& prompt,
@@ -109,6 +116,11 @@ void require_same_request(const trace::TraceHeader& asked, const trace::TraceRea
                text_of(request.prompt, begun.prompt));
   require_same(left, "--chunk-size", std::to_string(begun.chunk_size),
                std::to_string(request.chunk_size));
+  const auto decoded = [](const std::vector<trace::TokenSpan>& spans) {
+    const std::string position = decoded_from(spans);
+    return position.empty() ? "the prompt's end" : "position " + position;
+  };
+  require_same(left, "--decode-from", decoded(info.spans), decoded(asked.spans));
   require_same(left, "--max-new-tokens", std::to_string(begun.max_new_tokens),
                std::to_string(request.max_new_tokens));
   require_same(left, "--dtype", std::string(trace::to_text(info.dtype)),
@@ -172,7 +184,11 @@ CaptureOptions options_left(const fs::path& output) {
       options.methods.push_back(std::move(spec));
     }
   }
-  options.tokens = TaskPrompt{{std::move(request.prompt), info.spans}, std::move(request.answers)};
+  options.decode_from = decoded_from(info.spans);
+  std::vector<trace::TokenSpan> spans = info.spans;
+  std::erase_if(spans, [](const auto& span) { return span.name == trace::kDecodedPrompt; });
+  options.tokens =
+      TaskPrompt{{std::move(request.prompt), std::move(spans)}, std::move(request.answers)};
   return options;
 }
 

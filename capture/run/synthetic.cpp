@@ -276,7 +276,7 @@ SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& c
   const Plan plan(options);
   RecorderOptions recording;
   recording.layers = {0};
-  recording.prompt_len = static_cast<std::int32_t>(options.length);
+  recording.prefill_len = static_cast<std::int32_t>(options.length);
   for (const selection::MethodSpec& spec : options.methods) {
     if (spec.traits().basis || spec.traits().needs_probe)
       throw input_error(fmt::format("{} cannot be recorded on synthetic keys", spec.id()),
@@ -289,7 +289,7 @@ SyntheticReport synthesize(const SyntheticOptions& options, const WorkContext& c
 
   trace::TraceWriter writer(options.output, header_of(options, recording, plan.report()),
                             options.force);
-  Recorder recorder(writer, model_info(), recording);
+  Recorder recorder(&writer, model_info(), recording);
   bool complete = true;
   for (std::int64_t begin = 0; begin < options.length; begin += options.chunk_size) {
     const std::int64_t end = begin + options.chunk_size;

@@ -1,6 +1,7 @@
 #include "core/analysis/decode_drift.h"
 
 #include "core/base/error.h"
+#include "core/trace/decoded_prompt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -48,11 +49,8 @@ void add_unfed(const std::vector<std::int32_t>& generated, DecodeDrift& result) 
 
 void add_answers(const trace::TraceReader& reader, const trace::Drift& drift, DecodeDrift& result) {
   const trace::TraceInfo& info = reader.info();
-  const auto first = std::find_if(info.chunks.begin(), info.chunks.end(), [](const auto& chunk) {
-    return chunk.phase == trace::Phase::Decode;
-  });
-  if (first == info.chunks.end() && info.generated.empty()) return;
-  const std::int32_t prompt = first == info.chunks.end() ? info.num_tokens : first->begin;
+  const std::int32_t prompt = trace::answer_begin(info);
+  if (prompt >= info.num_tokens && info.generated.empty()) return;
   result.first_sampled = prompt - 1;
   const std::vector<std::int32_t> ids = reader.token_ids();
   const std::vector<std::string> texts = reader.token_texts();

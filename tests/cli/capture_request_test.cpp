@@ -60,6 +60,7 @@ json said_of(const CaptureRequest& request) {
           {"messages", chat ? json("-") : of_kind(PromptKind::ChatFile, request.file)},
           {"task", of_kind(PromptKind::Task, request.task)},
           {"raw", request.raw},
+          {"decode_from", nullptr},
           {"spans", spans},
           {"chunk_size", request.chunk_size},
           {"layers", request.layers.empty() ? json(nullptr) : json{0, 1}},

@@ -162,6 +162,11 @@ void make_texts(const fs::path& folder) {
                    R"([{"role": "system", "content": "Be brief."},)"
                    R"({"role": "user", "content": "Hello \u00e9\ud83d\ude00 world\n12"},)"
                    R"({"role": "assistant", "content": ""}])");
+  write_whole_file(seed(folder, "request", "prompt"),
+                   R"({"id": "a", "prompt": "Hello \u00e9", "raw": true, "until": ["\n"],)"
+                   R"( "max_new_tokens": 8, "decode_from": "lo"})");
+  write_whole_file(seed(folder, "request", "likelihood"),
+                   R"({"id": 2, "context": "Hello ", "continuation": "world"})");
   paths::set_config_dir(folder / "settings");
   shell::Settings settings;
   settings.last_folder = "/tmp";

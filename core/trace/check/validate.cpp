@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/trace/decoded_prompt.h"
 #include "core/trace/hdf5/hdf5.h"
 #include "core/trace/load/trace_load.h"
 
@@ -24,15 +25,12 @@ void check_ids(const TraceReader& reader, Validation& found) {
   // A new token is a decode chunk once it has been fed; the last sampled one may not have been.
   if (!info.complete || info.generated.empty()) return;
   std::size_t step = 0;
-  for (const auto& chunk : info.chunks) {
-    if (chunk.phase != Phase::Decode) continue;
-    for (std::int32_t t = chunk.begin; t < chunk.end(); ++t, ++step) {
-      if (step >= info.generated.size() || info.generated[step] != ids[t]) {
-        found.notes.push_back(
-            fmt::format("token {} was decoded but is not the generated token {} of {}", t, step,
-                        info.generated.size()));
-        return;
-      }
+  for (std::int32_t t = answer_begin(info); t < info.num_tokens; ++t, ++step) {
+    if (step >= info.generated.size() || info.generated[step] != ids[t]) {
+      found.notes.push_back(
+          fmt::format("token {} was decoded but is not the generated token {} of {}", t, step,
+                      info.generated.size()));
+      return;
     }
   }
 }

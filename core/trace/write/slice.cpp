@@ -1,6 +1,7 @@
 #include "core/trace/write/slice.h"
 
 #include "core/base/error.h"
+#include "core/trace/decoded_prompt.h"
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
 #include "core/trace/write/part_file.h"
@@ -136,12 +137,8 @@ void plan_store(const TraceReader& reader, Plan& plan) {
 
 // Sampled tokens that the chunks have been fed, and the one after them.
 void plan_generated(const TraceInfo& info, Plan& plan) {
-  const bool all_prefilled = plan.chunks.size() == info.chunks.size() ||
-                             info.chunks[plan.chunks.size()].phase == Phase::Decode;
-  if (!all_prefilled) return;
-  const auto fed =
-      std::count_if(plan.chunks.begin(), plan.chunks.end(),
-                    [](const ChunkInfo& chunk) { return chunk.phase == Phase::Decode; });
+  const std::ptrdiff_t fed = plan.chunks.back().end() - answer_begin(info);
+  if (fed < 0) return;
   const auto count = std::min<std::ptrdiff_t>(fed + 1, std::ssize(info.generated));
   plan.generated.assign(info.generated.begin(), info.generated.begin() + count);
 }

@@ -1,0 +1,16 @@
+// Which tokens were sampled, where the end of a prompt was decoded, too.
+#pragma once
+
+#include "core/trace/trace_types.h"
+
+#include <cstdint>
+
+namespace kvloupe::trace {
+
+// The span of the tokens of a prompt that were fed one by one, as decode chunks.
+inline constexpr const char* kDecodedPrompt = "prompt:decoded";
+
+// Where the first sampled token stands once it is fed: after the prompt, all of it.
+std::int32_t answer_begin(const TraceInfo& info);
+
+}  // namespace kvloupe::trace
