@@ -1,28 +1,45 @@
 """When a model runs: each of its forwards is told before and after, to the recorder and to a sparse run. Needs torch."""
+import weakref
+
 import torch
 
 from . import guards
-from .calls import Called, entries
+from .calls import Called, decoder_of, entries, held_model
 from .model_info import LayerShape
+
+_installed = weakref.WeakSet()
+
+
+def listeners(model):
+    """Those that are installed in the given model."""
+    decoder = decoder_of(held_model(model))
+    return [listener for listener in _installed if listener.decoder is decoder]
 
 
 class ForwardListener:
     """Between `install` and `remove`, `begin(calls)` is told of what led to the decoder, and `end(module, output)` of each module on
     that way, the outermost last."""
 
-    def __init__(self, model, begin, end, is_deaf=lambda: False):
+    def __init__(self, model, begin, end, is_deaf=lambda: False, is_sparse=False):
         self._entries = entries(model)
+        self.is_sparse = is_sparse  # whether the model attends to what a method keeps
         self._begin, self._end, self._is_deaf = begin, end, is_deaf
         self._calls = []  # of what leads to the decoder
         self._hooks = []
 
+    @property
+    def decoder(self):
+        return self._entries[-1]
+
     def install(self):
+        _installed.add(self)
         # What listens stays out of the graphs of torch.compile.
         before, after = torch.compiler.disable(self._before), torch.compiler.disable(self._after)
         self._hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in self._entries]
         self._hooks += [module.register_forward_hook(after) for module in self._entries]
 
     def remove(self):
+        _installed.discard(self)
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -33,7 +50,7 @@ class ForwardListener:
         if any(called.module is module for called in self._calls):
             self._calls = []  # That call did not come as far as the decoder.
         self._calls.append(Called(module, arguments, options))
-        if module is self._entries[-1]:
+        if module is self.decoder:
             calls, self._calls = self._calls, []
             self._begin(calls)
 

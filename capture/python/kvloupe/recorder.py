@@ -9,7 +9,7 @@ from .adapters import adapter_of, hash_with_adapter
 from .calls import cache_of, held_model, positions_of
 from .chunks import ChunkTable
 from .errors import KvloupeError
-from .forwards import Forward, ForwardListener, shape_of
+from .forwards import Forward, ForwardListener, listeners, shape_of
 from .layer_record import LayerRecorder
 from .layout import PREFILL
 from .losses import Losses
@@ -32,9 +32,11 @@ LONGEST_WAIT_SECONDS = 5.0
 class Recorder:
     """What kvloupe.record returns; its options are described there."""
 
-    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash):
+    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash, run=None):
+        """run: the SparseRun whose model is recorded."""
         guards.check_options(chunk_size, dtype, store, batch_index)
         self._listener = ForwardListener(model, self._before_forward, self._after_forward, lambda: self._is_deaf)
+        self._run, self._cells = run, {}  # layer -> of the chunks that wait to be written
         self._model, self._path, self._force = held_model(model), path, force
         self._dtype, self._batch_index, self._wants_hash = dtype, batch_index, hash
         # Without a choice the mass is stored as long as it is small.
@@ -77,6 +79,7 @@ class Recorder:
     # --- the with statement ------------------------------------------------------------------------------------------
 
     def __enter__(self):
+        guards.check_no_sparse_run(self._run, listeners(self._model))
         self._output = PartFile(rank_path(self._path, self._rank), self._force)
         try:
             self._listen()
@@ -187,7 +190,8 @@ class Recorder:
         try:
             guards.check_call(layer, call, forward)
             guards.check_mask(layer, call, layout, forward, self._batch_index)
-            guards.check_output(layer, call, layout, forward, self._batch_index)
+            if self._run is None:
+                guards.check_output(layer, call, layout, forward, self._batch_index)
         except KvloupeError as refusal:
             # Said after the last layer, with those that can be recorded.
             forward.refused.setdefault(layer, refusal)
@@ -224,7 +228,7 @@ class Recorder:
         if not self._mass_is_due(model, num_new):
             self._store -= {"mass"}
         header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank,
-                        self._prober.text if self._prober else None)
+                        self._prober.text if self._prober else None, self._run.header if self._run else None)
         prefill = max(num_new, self._expected_prefill)
         self._writer = TraceWriter(self._output, header, prefill + min(self._expected_new, MOST_PENDING_TOKENS),
                                    self._chunks.prefill_keys(prefill))
@@ -248,6 +252,10 @@ class Recorder:
         self._fed += forward.fed
         self._unfed = []
         self._pending += chunks
+        if self._run is not None:
+            self._close_open_chunk()  # as the run does
+            for layer, cells in self._run.cells.items():
+                self._cells.setdefault(layer, []).extend(cells)
         self._forward = None
         waited = time.monotonic() - self._written_at
         if not decoded or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
@@ -271,6 +279,9 @@ class Recorder:
     def _write_pending(self):
         for recorder in self._recorders.values():
             recorder.write()
+        if self._cells:
+            self._writer.write_run(self._cells)
+            self._cells = {}
         self._writer.finish_chunks(self._pending)
         self._pending = []
         self._written_at = time.monotonic()

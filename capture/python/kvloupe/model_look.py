@@ -1,0 +1,40 @@
+"""What the attention of each layer is given, seen by running one token. Needs torch and transformers."""
+import dataclasses
+
+import torch
+
+from . import guards
+from .calls import decoder_of
+from .chunks import ChunkTable
+from .forwards import Forward, shape_of
+from .model_info import describe_model
+from .probe import state_kept
+from .tap import AttentionTap
+from .trace_model import ModelInfo
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    model: ModelInfo
+    forms: list  # SoftmaxForm of each layer
+    shape: object  # LayerShape of all layers
+
+
+def look_at(model, modules):
+    """Some of it no configuration says. The model is left as it was."""
+    calls = {}
+    tap, decoder = AttentionTap(modules, calls.__setitem__), decoder_of(model)
+    forward = Forward(decoder, [0], [0], ChunkTable(1).cut(1), 0, None)
+    tap.install()
+    try:
+        with torch.no_grad(), state_kept(decoder):
+            decoder(input_ids=torch.zeros(1, 1, dtype=torch.long, device=decoder.get_input_embeddings().weight.device), use_cache=False)
+    finally:
+        tap.remove()
+    forward.layers.update(calls)
+    guards.check_layers(sorted(modules.values()), forward)
+    shapes = {layer: shape_of(call) for layer, call in calls.items()}
+    guards.check_shapes(shapes)
+    shape = shapes[0]
+    forms = [guards.softmax_of(calls[layer], shape.scale) for layer in sorted(calls)]
+    return Look(describe_model(model, modules, shape, ()), forms, shape)
