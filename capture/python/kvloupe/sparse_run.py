@@ -47,7 +47,7 @@ class SparseRun:
 
     def __enter__(self):
         if listeners(self._given_model):
-            raise _refused("a recording or another sparse run of this model is open", "end it first; record= records a sparse run")
+            raise _refused("a recording or another sparse run of this model is open", "end it first: kvloupe.sparse(.., record=PATH) does both")
         with _in_words_of_a_run():
             look = look_at(self._model, self._modules)
         self._forms, self._shape = look.forms, look.shape
