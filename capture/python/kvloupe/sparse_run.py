@@ -71,6 +71,8 @@ class SparseRun:
                 self._recorder.__exit__(*raised)
         finally:
             self._remove()
+        with _in_words_of_a_run():
+            guards.check_graph(raised[1])
 
     def _remove(self):
         self._listener.remove()
@@ -105,7 +107,7 @@ class SparseRun:
     def _begin(self, calls):
         with _in_words_of_a_run():
             fed, cache = guards.ids_of_forward(calls, 0), cache_of(calls)
-            _check_calls(calls, len(fed))
+            _check_calls(calls, len(fed), self._model.config)
             if cached_tokens(cache) == 0:
                 _check_new_text(fed, self._fed, cache)
                 self._forget()
@@ -194,13 +196,13 @@ def _from_first(rows, layout):
     return torch.nn.functional.pad(rows, (0, 0, layout.first_key, 0)) if layout.first_key else rows
 
 
-def _check_calls(calls, count):
+def _check_calls(calls, count, config):
     batch = next(called.ids for called in reversed(calls) if called.ids is not None).shape[0]
     if batch != 1:
         raise _refused(f"the model was given {batch} sequences", "run one at a time")
     if guards.pads_of_forward(calls, 0, count):
         raise _refused("padding stands before the sequence", "give the tokens alone")
-    if any(called.wants_weights for called in calls):
+    if getattr(config, "output_attentions", False) or any(called.wants_weights for called in calls):
         raise _refused("output_attentions asks for probabilities over all keys, which are not computed", "leave it out")
 
 

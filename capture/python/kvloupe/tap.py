@@ -70,15 +70,19 @@ class AttentionReplacement(AttentionTap):
     dim], in place of the function that it would have reached: original(query, key, value, mask, **arguments)."""
 
     def _listener(self, original, implementation):
-        @torch.compiler.disable
+        answer = torch.compiler.disable(functools.partial(self._answer, original, implementation))
+
         @functools.wraps(original)
         def attention(module, query, key, value, attention_mask=None, **arguments):
-            layer = self._modules.get(module)
-            if layer is None:
-                return original(module, query, key, value, attention_mask, **arguments)
-            call = AttentionCall(module, query, key, value, attention_mask, arguments, implementation)
-            return self._heard(layer, call, functools.partial(original, module)), None
+            return answer(module, query, key, value, attention_mask, arguments)
         return attention
+
+    def _answer(self, original, implementation, module, query, key, value, mask, arguments):
+        layer = self._modules.get(module)
+        if layer is None:
+            return original(module, query, key, value, mask, **arguments)
+        call = AttentionCall(module, query, key, value, mask, arguments, implementation)
+        return self._heard(layer, call, functools.partial(original, module)), None
 
 
 class AttentionCall:

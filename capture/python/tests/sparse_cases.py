@@ -1,6 +1,7 @@
 """What the tests of kvloupe.sparse share: runs in closed loop by the program and by transformers, and a plain attention."""
 import functools
 import math
+import sys
 import unittest.mock
 
 import h5py
@@ -61,9 +62,9 @@ def losses_of(logits, ids):
     return (logits[:-1].logsumexp(-1) - logits[:-1].gather(-1, ids[0, 1:, None])[:, 0]).numpy()
 
 
-def attend_plainly(path, family, ids):
-    """Logits of the model when transformers' own attention of eager models is given the trace's sets as a mask, key by key."""
-    module = __import__(type(load_model(family)).__module__, fromlist=["eager_attention_forward"])
+def attend_plainly(path, model, ids):
+    """Logits of an eager model whose own attention is given the trace's sets as a mask, key by key."""
+    module = sys.modules[type(model).__module__]
     own = module.eager_attention_forward
     with kvloupe.open(path) as trace:
         run, heads = trace.runs[0], trace.model["num_q_heads"]
@@ -73,7 +74,7 @@ def attend_plainly(path, family, ids):
         return own(module, query, key, value, masks[module.layer_idx], **arguments)
 
     with unittest.mock.patch.object(module, "eager_attention_forward", attention), torch.no_grad():
-        return load_model(family)(ids).logits[0]
+        return model(ids).logits[0]
 
 
 def plain_mask(trace, run, layer, heads, count):

@@ -93,7 +93,7 @@ class AgainstTransformers(unittest.TestCase):
             with self.subTest(family=family, spec=spec):
                 ids = text()[:, :110] % load_model(family).config.vocab_size
                 path, _ = recorded(family, spec, ids, 1)
-                torch.testing.assert_close(logits_of(family, spec, ids), attend_plainly(path, family, ids), atol=1e-4, rtol=0)
+                torch.testing.assert_close(logits_of(family, spec, ids), attend_plainly(path, load_model(family), ids), atol=1e-4, rtol=0)
 
     def test_caches_of_all_kinds(self):
         for family in ("gemma3_text", "llama"):
@@ -164,9 +164,10 @@ class OwnFunction(unittest.TestCase):
 class Refusals(unittest.TestCase):
     def setUp(self):
         self.model, self.ids = load_model("llama"), text()[:, :40]
-        self.state = self.state_of_model()
         with torch.no_grad():
             self.before = self.model(self.ids).logits
+            self.model(self.ids, output_attentions=True)  # once asked for, transformers' own hooks stay
+        self.state = self.state_of_model()
 
     def tearDown(self):
         self.assertEqual(self.state_of_model(), self.state)
@@ -231,6 +232,11 @@ class Refusals(unittest.TestCase):
 
     def test_what_the_model_is_asked_for(self):
         self.refuse("output_attentions", lambda: self.model(self.ids, output_attentions=True))
+        self.model.config.output_attentions = True
+        try:
+            self.refuse("output_attentions")
+        finally:
+            self.model.config.output_attentions = False
         self.refuse("without input_ids", lambda: self.model(inputs_embeds=self.model.get_input_embeddings()(self.ids)))
         mask = torch.zeros(1, 1, 40, 40)
         self.refuse("mask of layer 0 is not causal", lambda: self.model(self.ids, attention_mask=mask))
