@@ -22,15 +22,8 @@ class Look:
 
 def look_at(model, modules):
     """Some of it no configuration says. The model is left as it was."""
-    calls = {}
-    tap, decoder = AttentionTap(modules, calls.__setitem__), decoder_of(model)
-    forward = Forward(decoder, [0], [0], ChunkTable(1).cut(1), 0, None)
-    tap.install()
-    try:
-        with torch.no_grad(), state_kept(decoder):
-            decoder(input_ids=torch.zeros(1, 1, dtype=torch.long, device=decoder.get_input_embeddings().weight.device), use_cache=False)
-    finally:
-        tap.remove()
+    calls = _heard(model, modules)
+    forward = Forward(None, [0], [0], ChunkTable(1).cut(1), 0, None)
     forward.layers.update(calls)
     guards.check_layers(sorted(modules.values()), forward)
     shapes = {layer: shape_of(call) for layer, call in calls.items()}
@@ -38,3 +31,23 @@ def look_at(model, modules):
     shape = shapes[0]
     forms = [guards.softmax_of(calls[layer], shape.scale) for layer in sorted(calls)]
     return Look(describe_model(model, modules, shape, ()), forms, shape)
+
+
+def keys_at(model, modules, position):
+    """Layer -> keys [KV heads, 1, D] of a token that stands alone at a position."""
+    return {layer: call.key[0, :, -1:] for layer, call in _heard(model, modules, position).items()}
+
+
+def _heard(model, modules, position=None):
+    """Layer -> the call of its attention when one token runs."""
+    calls = {}
+    tap, decoder = AttentionTap(modules, calls.__setitem__), decoder_of(model)
+    device = decoder.get_input_embeddings().weight.device
+    where = {} if position is None else {"position_ids": torch.tensor([[position]], device=device)}
+    tap.install()
+    try:
+        with torch.no_grad(), state_kept(decoder):
+            decoder(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False, **where)
+    finally:
+        tap.remove()
+    return calls

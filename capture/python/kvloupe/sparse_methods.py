@@ -37,6 +37,7 @@ class OfSpec:
         id, _, listed = self.spec.partition(":")
         says = dict(item.partition("=")[::2] for item in listed.split(","))
         _refuse_parameters(id, says)
+        self.reassigns = says.get("positions") == "reassigned"  # where the kept keys stand
         self.chooses_own = says.get("budget_scope") == "all"
         self._evicts = id in EVICTING and says.get("state") != "select"
         self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, GRANULARITY.get(id, "token"),
@@ -57,7 +58,7 @@ class OfSpec:
 
 class OfFunction:
     """select(layer, chunk, q, k, v), as Trace.add_run takes it."""
-    chooses_own = False
+    chooses_own = reassigns = False
 
     def __init__(self, select, axis, budget, model, forms):
         own_method.check_function(select, axis, budget)
@@ -110,8 +111,6 @@ def _refuse_id(id):
 def _refuse_parameters(id, says):
     if says.get("lowering") == "native":
         raise _refused(id, "each block of its queries reads other keys (lowering=native)", "give lowering=union, or lowering=budget with a budget")
-    if says.get("positions") == "reassigned":
-        raise _refused(id, "it turns the keys that it keeps to other positions", "give positions=original")
 
 
 def _refused(id, why, what_to_do):

@@ -17,6 +17,7 @@ from .model_info import attention_modules, require_layers
 from .model_look import look_at
 from .past_rows import PastRows
 from .ranks import rank_of_process
+from .reassigned import Reassigned
 from .sparse_methods import method_of
 from .tap import AttentionCall, AttentionReplacement
 from .weights_hash import hash_of_model
@@ -56,6 +57,7 @@ class SparseRun:
         self.spec, self.header = self._method.spec, self._method.header
         self._forget()
         try:
+            self._reassigned = Reassigned(self._model, self._modules, look.model) if self._method.reassigns else None
             self._tap.install()
             self._listener.install()
             if self._path is not None:
@@ -139,8 +141,10 @@ class SparseRun:
             kept = self._method.keep(layer, number, here[0][:, rows], here[1][:, : piece.end], here[2][:, : piece.end], piece.begin,
                                      "decode" if piece.phase == DECODE else "prefill", piece.phase == PREFILL and piece is forward.pieces[-1])
             cells.append((kept, piece.end))
-            outputs.append(attend_chunk(q[:, rows], k[:, : piece.end], v[:, : piece.end], self._forms[layer], piece.begin,
-                                        None if kept.flag else kept.rows, self._method.chooses_own))
+            chosen, keys = None if kept.flag else kept.rows, k[:, : piece.end]
+            if chosen is not None and self._reassigned:
+                keys = self._reassigned.keys(layer, keys, piece.begin, chosen)
+            outputs.append(attend_chunk(q[:, rows], keys, v[:, : piece.end], self._forms[layer], piece.begin, chosen, self._method.chooses_own))
         self.cells[layer] = cells
         return torch.cat(outputs)
 

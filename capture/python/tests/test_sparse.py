@@ -13,7 +13,7 @@ from .sparse_cases import STEPS, ClosedLoop, attend_plainly, cells_of, logits_of
 from .support import FAMILIES, generate, load_model, program, program_json, scratch
 
 # What they do beside choosing keys is refused.
-REFUSED = ("aqua", "static_slicing", "infinipot", "positions=reassigned")
+REFUSED = ("aqua", "static_slicing", "infinipot")
 NATIVE = ("flash_prefill", "xattention", "flex_prefill", "seer_attention", "minference")
 ACROSS = ["snapkv:budget_tokens=8,window=4", "quoka:budget_tokens=8", "quest:budget_tokens=8,page_size=4,skip_layers=0"]
 
@@ -61,6 +61,13 @@ class SameAsTheProgram(unittest.TestCase):
                     with torch.no_grad():
                         away = np.abs(losses - losses_of(load_model(family)(ids).logits[0], ids)).max()
                     self.assertGreater(away, 1e-3, "the method left nothing out that matters, so nothing was tested")
+
+    def test_keys_at_other_positions(self):
+        for family in ("smollm3", "mistral", "qwen2"):  # layers without positions, windows
+            with self.subTest(family=family):
+                ids, losses = self.compare(family, "streaming_llm:budget_tokens=10,positions=reassigned")
+                original = losses_of(logits_of(family, "streaming_llm:budget_tokens=10", ids), ids)
+                self.assertGreater(np.abs(losses - original).max(), 1e-3)
 
     def test_what_is_replayed_is_what_was_recorded(self):
         for spec in ("h2o:budget_tokens=24", "quoka:budget_tokens=24", "quest:budget_tokens=32,skip_layers=0"):
@@ -190,7 +197,7 @@ class Refusals(unittest.TestCase):
     def test_methods_that_do_more_than_choose_keys(self):
         for method, sentence in (("aqua:basis=x", "leaves out channels"), ("static_slicing", "leaves out channels"), ("aqua_h2o", "leaves out channels"),
                                  ("aqua_memory", "leaves out channels"), ("infinipot:budget_tokens=8", "a text that the model reads"),
-                                 ("streaming_llm:budget_tokens=8,positions=reassigned", "give positions=original"), ("xattention", "give lowering=union"),
+                                 ("streaming_llm:budget_tokens=8,positions=reassigned", "how this model turns its keys"), ("xattention", "give lowering=union"),
                                  ("nothing:budget_tokens=8", "nothing"), ("quoka:budget_tokens=0", "budget"), ("loki:budget_tokens=8,basis=absent.h5", "absent.h5")):
             self.refuse(sentence, method=method)
 
