@@ -17,6 +17,7 @@ class RunHeader:
     granularity: str
     state_action: str
     budget_scope: str
+    num_lanes: int = 0  # channels of a head, of a method that leaves some out
 
 
 class RunWriter:
@@ -29,7 +30,7 @@ class RunWriter:
         self._group = runs.create_group("0")
         self._group.attrs["mode"] = "closed_loop"
         for name, value in dataclasses.asdict(header).items():
-            if name != "num_rows":
+            if name not in ("num_rows", "num_lanes"):
                 self._group.attrs[name] = np.int64(value) if isinstance(value, int) else value
         self._layers = {}
 
@@ -53,6 +54,11 @@ class _Layer:
         self._positions = layout.create_vector(group, "positions", 0, "<i4", "position", "token", "keys that are kept")
         self._flags = layout.create_vector(group, "flags", 0, "u1", "cell", "1", "1, 2: all candidates are kept")
         self._deaths = None
+        self._lanes = None
+        if header.num_lanes:
+            box = (header.num_rows * header.q_heads_per_row, header.num_lanes)
+            self._lanes = layout.create_growing(group, "lane_counts", (0, *box), "<i4", (1, *box), ["chunk", "q_head", "lane"], "row",
+                                                "rows of the chunk that used the lane")
         if header.state_action == "eviction":
             self._deaths = layout.create_growing(group, "evict_chunk", (header.num_rows, 0), "<u2", (1, layout.MOST_PIECE), ["row", "token"], "chunk",
                                                  "the chunk after which the key was evicted, 65535 where it is alive")
@@ -66,6 +72,8 @@ class _Layer:
         layout.put(self._offsets, self._cells + 1, ends)
         layout.put(self._flags, self._cells, flags)
         self._cells, self._end = self._cells + len(rows), int(ends[-1])
+        if self._lanes is not None:
+            layout.put(self._lanes, self._chunks, np.stack([kept.lane_counts for kept, _ in chunks]))
         for kept, end in chunks:
             if self._deaths is not None:
                 self._bury(kept.alive, end)
@@ -89,5 +97,7 @@ class _Layer:
         self._offsets.resize(num_cells + 1, 0)
         self._positions.resize(end, 0)
         self._flags.resize(num_cells, 0)
+        if self._lanes is not None:
+            self._lanes.resize(num_cells // self._rows, 0)
         if self._deaths is not None:
             self._deaths.resize(num_tokens, 1)

@@ -10,9 +10,9 @@ from .runs import DENSE_BY_RULE, DENSE_FALLBACK
 from .selector import Selector
 
 LANES = ("aqua", "aqua_h2o", "aqua_memory", "static_slicing")
-EVICTING = ("h2o", "infinipot", "keydiff", "snapkv", "streaming_llm", "tova")
+EVICTING = ("aqua_h2o", "h2o", "infinipot", "keydiff", "snapkv", "streaming_llm", "tova")
 BLOCKS = ("compact_attention", "flash_prefill", "flex_prefill", "minference", "seer_attention", "xattention")
-GRANULARITY = {"dense": "none", "quest": "page", **dict.fromkeys(BLOCKS, "block")}
+GRANULARITY = {"dense": "none", "quest": "page", **dict.fromkeys(LANES, "lane"), **dict.fromkeys(BLOCKS, "block")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Kept:
     rows: list  # of positions, ascending
     flag: int = 0  # 0, or why all candidates are kept: DENSE_FALLBACK, DENSE_BY_RULE
     alive: list = None  # after the chunk, by row, of a method that evicts
+    lane_counts: object = None  # of a method that leaves out channels: rows that used each, [q heads, D]
 
 
 class OfSpec:
@@ -37,11 +38,15 @@ class OfSpec:
         id, _, listed = self.spec.partition(":")
         says = dict(item.partition("=")[::2] for item in listed.split(","))
         _refuse_parameters(id, says)
+        self.lanes = None
+        if id in LANES:
+            from .lanes import Lanes
+            self.lanes = Lanes(id, says, model)
         self.reassigns = says.get("positions") == "reassigned"  # where the kept keys stand
         self.chooses_own = says.get("budget_scope") == "all"
         self._evicts = id in EVICTING and says.get("state") != "select"
         self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, GRANULARITY.get(id, "token"),
-                                "eviction" if self._evicts else "visibility", "all" if self.chooses_own else "past")
+                                "eviction" if self._evicts else "visibility", "all" if self.chooses_own else "past", model.head_dim if self.lanes else 0)
 
     def reset(self):
         self._selector.reset()
@@ -50,8 +55,10 @@ class OfSpec:
         self._selector.close()
 
     def keep(self, layer, chunk, q, k, v, begin, phase, ends_prefill):
-        rows = self._selector.select(layer, q, k, None, begin, phase, ends_prefill=ends_prefill)
+        rows = self._selector.select(layer, q, k, v if self.lanes else None, begin, phase, ends_prefill=ends_prefill)
         reason = self._selector.dense_reason
+        if reason is None and self.lanes and not self._evicts:
+            reason = "method_rule"  # as a run stores it: no key is left out
         flag = 0 if reason is None else DENSE_BY_RULE if reason == "method_rule" else DENSE_FALLBACK
         return Kept(rows, flag, self._selector.alive(layer) if self._evicts else None)
 
@@ -59,6 +66,7 @@ class OfSpec:
 class OfFunction:
     """select(layer, chunk, q, k, v), as Trace.add_run takes it."""
     chooses_own = reassigns = False
+    lanes = None
 
     def __init__(self, select, axis, budget, model, forms):
         own_method.check_function(select, axis, budget)
@@ -102,8 +110,6 @@ def _read_only(rows, layer):
 
 
 def _refuse_id(id):
-    if id in LANES:
-        raise _refused(id, "it leaves out channels of queries and keys, not keys alone", "kvloupe capture --closed-loop does so for the families that it knows")
     if id == "infinipot":
         raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")
 

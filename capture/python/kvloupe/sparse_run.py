@@ -1,4 +1,5 @@
 """kvloupe.sparse: a transformers model that attends only to what a method keeps. Needs torch and transformers."""
+import dataclasses
 import re
 
 import torch
@@ -135,18 +136,27 @@ class SparseRun:
     def _attend_in_chunks(self, layer, q, k, v, forward):
         here = [rows.detach().cpu() for rows in (q, k, v)]  # where methods read them; no copy where they are there
         here = [widened(rows, self._shape.head_dim) for rows in here]
+        v = self._method.lanes.of_values(layer, v) if self._method.lanes else v
         begin, outputs, cells = forward.pieces[0].begin, [], []
         for number, piece in enumerate(forward.pieces, self._chunks.num_chunks):
             rows = slice(piece.begin - begin, piece.end - begin)
             kept = self._method.keep(layer, number, here[0][:, rows], here[1][:, : piece.end], here[2][:, : piece.end], piece.begin,
                                      "decode" if piece.phase == DECODE else "prefill", piece.phase == PREFILL and piece is forward.pieces[-1])
+            kept, *attended = self._as_attended(layer, kept, piece.begin, q[:, rows], k[:, : piece.end])
             cells.append((kept, piece.end))
-            chosen, keys = None if kept.flag else kept.rows, k[:, : piece.end]
-            if chosen is not None and self._reassigned:
-                keys = self._reassigned.keys(layer, keys, piece.begin, chosen)
-            outputs.append(attend_chunk(q[:, rows], keys, v[:, : piece.end], self._forms[layer], piece.begin, chosen, self._method.chooses_own))
+            outputs.append(attend_chunk(*attended, v[:, : piece.end], self._forms[layer], piece.begin, None if kept.flag else kept.rows,
+                                        self._method.chooses_own))
         self.cells[layer] = cells
         return torch.cat(outputs)
+
+    def _as_attended(self, layer, kept, begin, q, k):
+        """What was kept, and the queries and keys that products are made of."""
+        if self._method.lanes:
+            q, counts = self._method.lanes.of_queries(layer, q)
+            kept = dataclasses.replace(kept, lane_counts=counts)
+        if self._reassigned and not kept.flag:
+            k = self._reassigned.keys(layer, k, begin, kept.rows)
+        return kept, q, k
 
     def _end(self, module, output):
         forward = self._forward

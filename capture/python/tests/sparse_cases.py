@@ -14,7 +14,7 @@ from .selector_cases import CHUNK, prompt
 from .support import MODELS, generate, load_model, load_tokenizer, program, scratch
 
 STEPS = 4
-CELLS = ("offsets", "positions", "flags", "evict_chunk")
+CELLS = ("offsets", "positions", "flags", "evict_chunk", "lane_counts")
 
 
 class ClosedLoop:
