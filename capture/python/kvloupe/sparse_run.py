@@ -1,4 +1,5 @@
 """kvloupe.sparse: a transformers model that attends only to what a method keeps. Needs torch and transformers."""
+import contextlib
 import dataclasses
 import re
 
@@ -234,13 +235,11 @@ def _refused(why, what_to_do):
 _WORDS = (("the recording", "the sparse run"), ("be recorded", "be run sparsely"), ("recorded", "run"), ("record", "run"), ("a trace", "a sparse run"))
 
 
-class _in_words_of_a_run:
-    def __enter__(self):
-        pass
-
-    def __exit__(self, kind, error, traceback):
-        if kind is not KvloupeError:
-            return
+@contextlib.contextmanager
+def _in_words_of_a_run():
+    try:
+        yield
+    except KvloupeError as error:
         parts = list(error.parts)
         if "layers=" in parts[2]:
             parts[2] = "run a model whose layers all attend through transformers' attention interface"
