@@ -17,6 +17,7 @@ class RunHeader:
     granularity: str
     state_action: str
     budget_scope: str
+    decode: str = ""  # "dense" where decoded tokens neither choose nor evict
     num_lanes: int = 0  # channels of a head, of a method that leaves some out
 
 
@@ -30,7 +31,7 @@ class RunWriter:
         self._group = runs.create_group("0")
         self._group.attrs["mode"] = "closed_loop"
         for name, value in dataclasses.asdict(header).items():
-            if name not in ("num_rows", "num_lanes"):
+            if name not in ("num_rows", "num_lanes") and value:
                 self._group.attrs[name] = np.int64(value) if isinstance(value, int) else value
         self._layers = {}
 

@@ -12,6 +12,7 @@ from .selector import Selector
 LANES = ("aqua", "aqua_h2o", "aqua_memory", "static_slicing")
 EVICTING = ("aqua_h2o", "h2o", "infinipot", "keydiff", "snapkv", "streaming_llm", "tova")
 BLOCKS = ("compact_attention", "flash_prefill", "flex_prefill", "minference", "seer_attention", "xattention")
+DENSE_IN_DECODE = ("dense", "sliding_window", "snapkv", "keydiff", *BLOCKS)
 GRANULARITY = {"dense": "none", "quest": "page", **dict.fromkeys(LANES, "lane"), **dict.fromkeys(BLOCKS, "block")}
 
 
@@ -46,7 +47,8 @@ class OfSpec:
         self.chooses_own = says.get("budget_scope") == "all"
         self._evicts = id in EVICTING and says.get("state") != "select"
         self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, GRANULARITY.get(id, "token"),
-                                "eviction" if self._evicts else "visibility", "all" if self.chooses_own else "past", model.head_dim if self.lanes else 0)
+                                "eviction" if self._evicts else "visibility", "all" if self.chooses_own else "past",
+                                "dense" if id in DENSE_IN_DECODE or says.get("decode") == "dense" else "", model.head_dim if self.lanes else 0)
 
     def reset(self):
         self._selector.reset()

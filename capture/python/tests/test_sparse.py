@@ -34,8 +34,8 @@ class SameAsTheProgram(unittest.TestCase):
             self.assertEqual(cells[layer].keys(), arrays.keys())
             for name, array in arrays.items():
                 np.testing.assert_array_equal(cells[layer][name], array, f"{spec}, layer {layer}, {name}")
-        for name in ("method", "mode", "row_axis", "q_heads_per_row", "granularity", "state_action", "budget_scope"):
-            self.assertEqual(about[name], theirs.about[name], (spec, name))
+        for name in ("method", "mode", "row_axis", "q_heads_per_row", "granularity", "state_action", "budget_scope", "decode"):
+            self.assertEqual(about.get(name), theirs.about.get(name), (spec, name))
         losses = losses_of(logits_of(family, spec, theirs.ids), theirs.ids)
         np.testing.assert_allclose(losses, theirs.losses, atol=1e-4)
         if theirs.generated:
