@@ -16,8 +16,6 @@ class Lanes:
 
     def __init__(self, id, says, model):
         """id, says: of the SPEC with all parameters, which kvloupe.Selector has found sound, and its basis."""
-        if says["basis"] == "auto":
-            raise KvloupeError(f"{id} cannot be run sparsely here", "basis=auto is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
         dim = model.head_dim
         self._usable = max(1, dim - _down(float(says.get("slice_ratio", 0)) * dim))
         self._kept = max(1, _down(float(says["dim_ratio"]) * self._usable))

@@ -29,7 +29,7 @@ class OfSpec:
     """A SPEC, asked for by kvloupe.Selector."""
 
     def __init__(self, spec, model, forms):
-        _refuse_id(spec.partition(":")[0])
+        _refuse_before(spec)
         self._selector = Selector(
             spec, layers=model.num_layers, q_heads=model.num_q_heads, kv_heads=model.num_kv_heads, head_dim=model.head_dim,
             softmax_scale=model.softmax_scale, windows=[form.window for form in forms], softcap=forms[0].softcap, sink_logits=_sinks_of(forms),
@@ -111,7 +111,10 @@ def _read_only(rows, layer):
     return rows
 
 
-def _refuse_id(id):
+def _refuse_before(spec):
+    id, _, given = spec.partition(":")
+    if id in LANES and ("basis=" not in given or "basis=auto" in given):
+        raise _refused(id, "its basis is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
     if id == "infinipot":
         raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")
 

@@ -195,7 +195,7 @@ class Refusals(unittest.TestCase):
         self.assertNotRegex(said, "record[^=]*$|layers=")
 
     def test_methods_that_do_more_than_choose_keys(self):
-        for method, sentence in (("aqua:basis=absent.h5", "absent.h5"), ("static_slicing", "basis"), ("aqua:basis=self", "whole text"), ("infinipot:budget_tokens=8", "a text that the model reads"),
+        for method, sentence in (("aqua:basis=absent.h5", "absent.h5"), ("static_slicing", "give basis=PATH"), ("aqua_h2o:dim_ratio=0.5,basis=auto", "give basis=PATH"), ("aqua:basis=self", "whole text"), ("infinipot:budget_tokens=8", "a text that the model reads"),
                                  ("streaming_llm:budget_tokens=8,positions=reassigned", "how this model turns its keys"), ("xattention", "give lowering=union"),
                                  ("nothing:budget_tokens=8", "nothing"), ("quoka:budget_tokens=0", "budget"), ("loki:budget_tokens=8,basis=absent.h5", "absent.h5")):
             self.refuse(sentence, method=method)
