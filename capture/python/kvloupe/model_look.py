@@ -42,12 +42,13 @@ def _heard(model, modules, position=None):
     """Layer -> the call of its attention when one token runs."""
     calls = {}
     tap, decoder = AttentionTap(modules, calls.__setitem__), decoder_of(model)
-    device = decoder.get_input_embeddings().weight.device
+    embeddings = decoder.get_input_embeddings()
+    device, token = embeddings.weight.device, int(getattr(embeddings, "padding_idx", None) == 0)  # Padding has no embedding.
     where = {} if position is None else {"position_ids": torch.tensor([[position]], device=device)}
     tap.install()
     try:
         with torch.no_grad(), state_kept(decoder):
-            decoder(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False, **where)
+            decoder(input_ids=torch.tensor([[token]], device=device), use_cache=False, **where)
     finally:
         tap.remove()
     return calls

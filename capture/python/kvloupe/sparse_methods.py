@@ -32,7 +32,7 @@ class OfSpec:
         _refuse_before(spec)
         self._selector = Selector(
             spec, layers=model.num_layers, q_heads=model.num_q_heads, kv_heads=model.num_kv_heads, head_dim=model.head_dim,
-            softmax_scale=model.softmax_scale, windows=[form.window for form in forms], softcap=forms[0].softcap, sink_logits=_sinks_of(forms),
+            softmax_scale=model.softmax_scale, windows=[form.window for form in forms], softcap=_softcap_of(forms), sink_logits=_sinks_of(forms),
             rope_theta=model.rope_theta if model.rope_scaling == "none" else 0.0, rope_interleaved=model.rope_pairing == "interleaved",
             model_hash=model.file_hash or None)
         self.spec = self._selector.spec
@@ -44,6 +44,7 @@ class OfSpec:
             from .lanes import Lanes
             self.lanes = Lanes(id, says, model)
         self.reassigns = says.get("positions") == "reassigned"  # where the kept keys stand
+        self.turns_back = "gate" in says  # queries and keys, to what they were before the rotary embedding
         self.chooses_own = says.get("budget_scope") == "all"
         self._evicts = id in EVICTING and says.get("state") != "select"
         self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, GRANULARITY.get(id, "token"),
@@ -67,7 +68,7 @@ class OfSpec:
 
 class OfFunction:
     """select(layer, chunk, q, k, v), as Trace.add_run takes it."""
-    chooses_own = reassigns = False
+    chooses_own = reassigns = turns_back = False
     lanes = None
 
     def __init__(self, select, axis, budget, model, forms):
@@ -126,6 +127,12 @@ def _refuse_parameters(id, says):
 
 def _refused(id, why, what_to_do):
     return KvloupeError(f"{id} cannot be run sparsely here", why, what_to_do)
+
+
+def _softcap_of(forms):
+    if len({form.softcap for form in forms}) > 1:
+        raise KvloupeError("this model cannot be run sparsely", "its layers have different softcaps", "run another model")
+    return forms[0].softcap
 
 
 def _sinks_of(forms):

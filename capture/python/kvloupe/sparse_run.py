@@ -19,7 +19,7 @@ from .model_info import attention_modules, require_layers
 from .model_look import look_at
 from .past_rows import PastRows
 from .ranks import rank_of_process
-from .reassigned import Reassigned
+from .rotary import Rotary
 from .sparse_methods import method_of
 from .tap import AttentionCall, AttentionReplacement
 from .weights_hash import hash_of_model
@@ -59,7 +59,9 @@ class SparseRun:
         self.spec, self.header = self._method.spec, self._method.header
         self._forget()
         try:
-            self._reassigned = Reassigned(self._model, self._modules, look.model) if self._method.reassigns else None
+            self._rotary = None
+            if self._method.reassigns or self._method.turns_back:
+                self._rotary = Rotary(self._model, self._modules, look.model, in_all_layers=self._method.turns_back)
             self._tap.install()
             self._listener.install()
             if self._path is not None:
@@ -155,8 +157,8 @@ class SparseRun:
         if self._method.lanes:
             q, counts = self._method.lanes.of_queries(layer, q)
             kept = dataclasses.replace(kept, lane_counts=counts)
-        if self._reassigned and not kept.flag:
-            k = self._reassigned.keys(layer, k, begin, kept.rows)
+        if self._method.reassigns and not kept.flag:
+            k = self._rotary.reassigned(layer, k, begin, kept.rows)
         return kept, q, k
 
     def _end(self, module, output):

@@ -48,6 +48,12 @@ class Classes(unittest.TestCase):
             for attention in ("sdpa", "flex_attention"):
                 torch.testing.assert_close(logits_of(build("LlamaForCausalLM", attention), ids, spec), want, atol=1e-4, rtol=0)
 
+    def test_keys_that_are_turned_otherwise(self):
+        # Neighbours as pairs, a part of the channels, positions that are learned.
+        for name in ("CohereForCausalLM", "GlmForCausalLM", "PhiForCausalLM", "GPT2LMHeadModel"):
+            with self.subTest(name=name), self.assertRaisesRegex(kvloupe.KvloupeError, "how this model turns its keys"):
+                logits_of(build(name), tokens(), "streaming_llm:budget_tokens=6,positions=reassigned")
+
     def test_an_adapter(self):
         model, ids = peft.get_peft_model(build("LlamaForCausalLM"), peft.LoraConfig(task_type="CAUSAL_LM")), tokens()
         torch.testing.assert_close(logits_of(model, ids, "dense"), logits_of(model, ids), atol=1e-4, rtol=0)
