@@ -247,6 +247,25 @@ TEST(PageTables, APageThatLacksATokenIsNone) {
   EXPECT_FALSE(tables_of({12, 13, 14, 15}));  // of the chunk
 }
 
+TEST(PageTables, OfAPageThatAWindowCutsTheRestIsWhole) {
+  // 18 past tokens in pages of 8; the first query sees tokens 10 to 17 before it: a part of page 1, and page 2.
+  const Inputs in =
+      attention::make_inputs({.num_q_heads = 1, .num_kv_heads = 1, .m = 3, .past = 18, .dim = 4});
+  Cell cell = cell_of(in);
+  cell.softmax.window = 9;
+  ASSERT_EQ(cell.first_candidate(), 10);
+  CellSelection selection;
+  selection.rows = {{{10, 11, 12, 13, 14, 15, 16, 17}}};
+  const MethodSpec spec = MethodSpec::parse("quest:page_size=8");
+  const auto tables = page_tables(spec, {trace::RowAxis::KvHead, 1}, cell, selection);
+  ASSERT_TRUE(tables);
+  EXPECT_EQ(tables->kv_indices, (std::vector<std::int32_t>{1, 2}));
+  selection.rows = {{{16, 17}}};
+  const auto last = page_tables(spec, {trace::RowAxis::KvHead, 1}, cell, selection);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->kv_indices, (std::vector<std::int32_t>{2}));
+}
+
 TEST(PageTables, TheMethodDecidesTheSizeOfAPage) {
   EXPECT_EQ(MethodSpec::parse("quest:page_size=8").traits().page_size, 8);
   EXPECT_EQ(MethodSpec::parse("flash_prefill").traits().page_size, 128);

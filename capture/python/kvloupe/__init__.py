@@ -1,7 +1,10 @@
-"""Records what attention sees in a transformers model, reads KVLoupe traces, adds methods of your own to them, and selects by
-KVLoupe's methods in your program.
+"""Records what attention sees in a transformers model, runs it with what a method keeps, reads KVLoupe traces, adds methods of your
+own to them, and selects by KVLoupe's methods in your program.
 
     with kvloupe.record(model, "t.h5", tokenizer=tokenizer):
+        model.generate(**inputs)
+
+    with kvloupe.sparse(model, "snapkv:budget_tokens=256"):
         model.generate(**inputs)
 
     trace = kvloupe.open("t.h5")
@@ -20,7 +23,7 @@ from .reader import Trace
 from .reader import open_trace as open
 from .selector import Selector
 
-__all__ = ["KvloupeError", "Selector", "Trace", "compare", "explain", "latency", "merge", "methods_from", "open", "record", "worst"]
+__all__ = ["KvloupeError", "Selector", "Trace", "compare", "explain", "latency", "merge", "methods_from", "open", "record", "sparse", "worst"]
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,
@@ -51,6 +54,25 @@ def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="f
                            "pip install torch transformers") from None
     return Recorder(model, path, tokenizer=tokenizer, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, spans=spans,
                     batch_index=batch_index, force=force, hash=hash)
+
+
+def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=None, budget=None):
+    """A context manager in which every model(...) and model.generate(...) of one sequence attends only to what a method keeps.
+
+    method       a SPEC, such as "snapkv:budget_tokens=256", or a function select(layer, chunk, q, k, v), as Trace.add_run takes it
+    chunk_size   a prompt is cut at its multiples, and the method chooses for each chunk; each later forward of one token is a chunk
+                 of its own. A chunk's own keys are always seen
+    record       a path: the run is recorded to a trace, as kvloupe.record does, with what was kept as its run 0
+    tokenizer    gives the recorded tokens their text
+    rows, budget    of a function: "kv_head" (the default) or "q_head", and how many keys its scores keep
+
+    Afterwards the model is as it was before. Raises KvloupeError for what cannot be run.
+    """
+    try:
+        from .sparse_run import SparseRun
+    except ImportError as error:
+        raise KvloupeError("a model cannot be run here", f"{error.name} is not installed", "pip install torch transformers") from None
+    return SparseRun(model, method, chunk_size=chunk_size, record=record, tokenizer=tokenizer, rows=rows, budget=budget)
 
 
 def methods_from(path):

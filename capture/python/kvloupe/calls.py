@@ -82,6 +82,10 @@ class Called:
         return self._by_name.get("position_ids")
 
     @property
+    def wants_weights(self):
+        return bool(self._by_name.get("output_attentions"))
+
+    @property
     def cache(self):
         return next((self._by_name[name] for name in _PASTS if self._by_name.get(name) is not None), None)
 

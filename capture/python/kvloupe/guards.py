@@ -35,6 +35,12 @@ def checked_spans(spans):
     return tuple(checked)
 
 
+def check_no_sparse_run(own, listeners):
+    """own: the sparse run that this recording belongs to, or None."""
+    if own is None and any(listener.is_sparse for listener in listeners):
+        raise KvloupeError("this model cannot be recorded", "a sparse run of it is open", "record that one: kvloupe.sparse(.., record=PATH)")
+
+
 def check_spans_inside(spans, num_tokens):
     for name, begin, end in spans:
         if end > num_tokens:

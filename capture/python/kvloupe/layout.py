@@ -46,6 +46,14 @@ def create_growing(group, name, shape, dtype, piece, axes, units, long_name):
     return dataset
 
 
+def put(vector, begin, values):
+    """Values at their place in a vector, which grows by whole pieces."""
+    end = begin + len(values)
+    if end > vector.shape[0]:
+        vector.resize(whole_pieces(end, vector.chunks[0]), 0)
+    vector[begin:end] = values
+
+
 def describe(dataset, axes, units, long_name):
     dataset.attrs["axes"] = text_array(axes)
     dataset.attrs["units"] = units
@@ -75,13 +83,13 @@ def whole_pieces(count, piece):
     return -(-count // piece) * piece
 
 
-def write_root(file, mark, dtype):
+def write_root(file, mark, dtype, mode="open_loop"):
     now = datetime.datetime.now(datetime.timezone.utc)
     file.attrs["format"] = mark
     file.attrs["schema_version"] = SCHEMA_VERSION
     file.attrs["producer"] = PRODUCER
     file.attrs["created"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    file.attrs["mode"] = "open_loop"
+    file.attrs["mode"] = mode
     file.attrs["dtype"] = DTYPES[dtype]
     file.attrs["chunks_done"] = np.int64(0)
     file.attrs["complete"] = np.int64(0)

@@ -2,7 +2,7 @@
 import torch
 
 from .masks import expected as seen_keys
-from .softmax import exact_products
+from .softmax import exact_products, probabilities
 
 
 def largest_excess(call, output, form, batch_index, layout):
@@ -31,14 +31,10 @@ def _expected(call, form, batch_index, layout, rows):
     k, v = (part.masked_fill(~seen.any(0)[:, None], 0.0) for part in (k, v))
     logits = (q @ k.transpose(1, 2)).mul_(form.scale)
     room = _room(call.query, q, k, v, logits.masked_fill(~seen, 0.0), form.scale)
-    if form.softcap:
-        logits = form.softcap * torch.tanh(logits / form.softcap)
-    logits.masked_fill_(~seen, float("-inf"))
-    sums = logits.logsumexp(-1, keepdim=True)
+    sinks = None
     if form.sinks is not None:
-        sinks = form.sinks.detach().to(sums).view(-1, group, 1).expand(-1, -1, len(rows)).reshape(sums.shape)
-        sums = torch.logaddexp(sums, sinks)
-    p = (logits - sums).exp_()
+        sinks = form.sinks.detach().to(logits).view(-1, group, 1).expand(-1, -1, len(rows)).reshape(*logits.shape[:2], 1)
+    p = probabilities(logits, form, seen, sinks)
     return (p @ v).view(-1, len(rows), v.shape[-1]), room.repeat_interleave(group, 0)
 
 

@@ -51,12 +51,16 @@ class Cells:
 
 def select_layers(trace, select, axis, budget, layers):
     """{layer: Cells} of a function `select(layer, chunk, q, k, v)`."""
+    check_function(select, axis, budget)
+    return {layer: _select_layer(trace, select, num_rows(trace, axis), budget, layer) for layer in layers_of(trace, layers)}
+
+
+def check_function(select, axis, budget):
     check_axis(axis)
     if not callable(select):
         raise KvloupeError(f"{select!r} selects nothing", "it cannot be called", "pass a function of (layer, chunk, q, k, v)")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1):
         raise KvloupeError(f"{budget!r} is no budget", "it is a number of keys, 1 or more", "give another, or none")
-    return {layer: _select_layer(trace, select, num_rows(trace, axis), budget, layer) for layer in layers_of(trace, layers)}
 
 
 def check_axis(axis):
@@ -95,23 +99,28 @@ def _select_layer(trace, select, rows, budget, layer):
             raise KvloupeError(f"{name} of layer {layer} holds values that are not finite", "nothing can be ranked by them", "record it again, or leave the layer out")
         values.flags.writeable = False  # a method that changed them would change what the next chunk sees
     for index, chunk in enumerate(trace.chunks):
-        first = stored.first_visible(chunk.begin)
-        if chunk.begin == first or (budget is not None and chunk.begin - first <= budget):
-            for _ in range(rows):
-                cells.add(None, dense=True)
-            continue
-        where = f"layer {layer}, chunk {index}"
-        given = _ask(select, where, layer, index, q[:, chunk.begin : chunk.end], k[:, : chunk.begin], v[:, : chunk.begin])
-        for kept, scores in kept_keys(given, where, rows, first, chunk.begin, budget):
-            cells.add(kept, dense=False, scores=scores)
+        given = q[:, chunk.begin : chunk.end], k[:, : chunk.begin], v[:, : chunk.begin]
+        chosen = choose(select, layer, index, given, rows, stored.first_visible(chunk.begin), budget)
+        for kept, scores in chosen or [(None, None)] * rows:
+            cells.add(kept, dense=chosen is None, scores=scores)
     return cells
+
+
+def choose(select, layer, chunk, given, rows, first, budget):
+    """What the function keeps of the past, which is as long as the keys of given = (q, k, v), from the position `first` on: for each
+    row (positions, scores or None). None where there is nothing to choose."""
+    past = given[1].shape[1]
+    if past == first or (budget is not None and past - first <= budget):
+        return None
+    where = f"layer {layer}, chunk {chunk}"
+    return kept_keys(_ask(select, where, layer, chunk, *given), where, rows, first, past, budget)
 
 
 def _ask(select, where, *arguments):
     try:
         return select(*arguments)
     except Exception as error:
-        raise KvloupeError(f"the method failed in {where}", f"{_line_of(error, select)}{one_line(error)}", "mend it and add the run again") from error
+        raise KvloupeError(f"the method failed in {where}", f"{_line_of(error, select)}{one_line(error)}", "mend it and run it again") from error
 
 
 def _line_of(error, select):

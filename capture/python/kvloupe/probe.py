@@ -95,7 +95,7 @@ class Prober:
         cache.is_given = True
         self.is_running, self._queries = True, {}
         try:
-            with torch.no_grad(), _state_kept(self._decoder):
+            with torch.no_grad(), state_kept(self._decoder):
                 self._decoder(input_ids=self._ids.to(self._decoder.get_input_embeddings().weight.device), past_key_values=cache,
                               use_cache=True)
         finally:
@@ -125,7 +125,7 @@ class Prober:
 
 
 @contextlib.contextmanager
-def _state_kept(model):
+def state_kept(model):
     """Random numbers, and the frequencies of a RoPE that follows the length: as if nothing had run."""
     device = next(model.parameters()).device
     turning = [(module, dict(module._buffers), {name: value for name, value in vars(module).items() if "max_seq_len" in name})

@@ -6,13 +6,14 @@ import torch
 
 from . import guards, mass_rule
 from .adapters import adapter_of, hash_with_adapter
-from .calls import Called, cache_of, entries, held_model, positions_of
+from .calls import cache_of, held_model, positions_of
 from .chunks import ChunkTable
 from .errors import KvloupeError
+from .forwards import Forward, ForwardListener, listeners, shape_of
 from .layer_record import LayerRecorder
 from .layout import PREFILL
 from .losses import Losses
-from .model_info import LayerShape, attention_modules, describe_model, require_layers
+from .model_info import attention_modules, describe_model, require_layers
 from .part_file import PartFile
 from .probe import Prober, probe_text
 from .ranks import heads_of_rank, rank_of_process, rank_path
@@ -31,9 +32,11 @@ LONGEST_WAIT_SECONDS = 5.0
 class Recorder:
     """What kvloupe.record returns; its options are described there."""
 
-    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash):
+    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash, run=None):
+        """run: the SparseRun whose model is recorded."""
         guards.check_options(chunk_size, dtype, store, batch_index)
-        self._entries = entries(model)
+        self._listener = ForwardListener(model, self._before_forward, self._after_forward, lambda: self._is_deaf)
+        self._run, self._cells = run, {}  # layer -> of the chunks that wait to be written
         self._model, self._path, self._force = held_model(model), path, force
         self._dtype, self._batch_index, self._wants_hash = dtype, batch_index, hash
         # Without a choice the mass is stored as long as it is small.
@@ -55,7 +58,6 @@ class Recorder:
         self._recorders = {}  # layer -> LayerRecorder
         self._shapes = {}  # layer -> shape_of its first call
         self._ended = False
-        self._calls = []  # of what leads to the decoder
         self._forward = None
         self._fed = []  # all token ids, padding included
         self._pads = 0  # of padding on the left, which are not recorded
@@ -77,6 +79,7 @@ class Recorder:
     # --- the with statement ------------------------------------------------------------------------------------------
 
     def __enter__(self):
+        guards.check_no_sparse_run(self._run, listeners(self._model))
         self._output = PartFile(rank_path(self._path, self._rank), self._force)
         try:
             self._listen()
@@ -94,10 +97,7 @@ class Recorder:
         self._tap.install()
         if self._prober:
             self._prober.install()
-        # What listens stays out of the graphs of torch.compile.
-        before, after = torch.compiler.disable(self._before_forward), torch.compiler.disable(self._after_forward)
-        self._hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in self._entries]
-        self._hooks += [module.register_forward_hook(after) for module in self._entries]
+        self._listener.install()
         if hasattr(self._model, "generate"):
             self._generate = self._model.generate
             self._model.generate = self._generate_and_note
@@ -107,8 +107,7 @@ class Recorder:
         if self._prober:
             self._prober.remove()
         self._tap.remove()
-        for hook in self._hooks:
-            hook.remove()
+        self._listener.remove()
         self._model.__dict__.pop("generate", None)
         self._hashing.join(None if kind is None else LONGEST_WAIT_SECONDS)
         if self._writer is None:
@@ -157,15 +156,7 @@ class Recorder:
         """The probe is no part of the sequence, and a graph that was compiled meanwhile may still tell of what comes later."""
         return self._ended or (self._prober is not None and self._prober.is_running)
 
-    def _before_forward(self, module, arguments, options):
-        if self._is_deaf:
-            return
-        if any(called.module is module for called in self._calls):
-            self._calls = []  # That call did not come as far as the decoder.
-        self._calls.append(Called(module, arguments, options))
-        if module is not self._entries[-1]:
-            return
-        calls, self._calls = self._calls, []
+    def _before_forward(self, calls):
         self._forward = None
         fed = guards.ids_of_forward(calls, self._batch_index)
         cache = cache_of(calls)
@@ -199,7 +190,8 @@ class Recorder:
         try:
             guards.check_call(layer, call, forward)
             guards.check_mask(layer, call, layout, forward, self._batch_index)
-            guards.check_output(layer, call, layout, forward, self._batch_index)
+            if self._run is None:
+                guards.check_output(layer, call, layout, forward, self._batch_index)
         except KvloupeError as refusal:
             # Said after the last layer, with those that can be recorded.
             forward.refused.setdefault(layer, refusal)
@@ -236,14 +228,14 @@ class Recorder:
         if not self._mass_is_due(model, num_new):
             self._store -= {"mass"}
         header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank,
-                        self._prober.text if self._prober else None)
+                        self._prober.text if self._prober else None, self._run.header if self._run else None)
         prefill = max(num_new, self._expected_prefill)
         self._writer = TraceWriter(self._output, header, prefill + min(self._expected_new, MOST_PENDING_TOKENS),
                                    self._chunks.prefill_keys(prefill))
 
-    def _after_forward(self, module, arguments, output):
+    def _after_forward(self, module, output):
         forward = self._forward
-        if self._is_deaf or forward is None or module is not forward.entered:
+        if forward is None or module is not forward.entered:
             return
         guards.check_layers(self._layers, forward)
         guards.check_shapes(self._shapes)
@@ -260,6 +252,10 @@ class Recorder:
         self._fed += forward.fed
         self._unfed = []
         self._pending += chunks
+        if self._run is not None:
+            self._close_open_chunk()  # as the run does
+            for layer, cells in self._run.cells.items():
+                self._cells.setdefault(layer, []).extend(cells)
         self._forward = None
         waited = time.monotonic() - self._written_at
         if not decoded or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
@@ -283,29 +279,9 @@ class Recorder:
     def _write_pending(self):
         for recorder in self._recorders.values():
             recorder.write()
+        if self._cells:
+            self._writer.write_run(self._cells)
+            self._cells = {}
         self._writer.finish_chunks(self._pending)
         self._pending = []
         self._written_at = time.monotonic()
-
-
-class Forward:
-    """One call of the model, until all its layers have been heard."""
-
-    def __init__(self, entered, fed, ids, pieces, pads, cache):
-        self.entered = entered  # the outermost module that was called, which ends the forward
-        self.cache = cache
-        self.decodes_first = False
-        self.fed = fed  # token ids, those of padding included
-        self.ids = ids
-        self.pieces = pieces
-        self.pads = pads
-        self.num_rows = len(fed)
-        self.end = pieces[-1].end
-        self.layers = set()  # that were heard
-        self.refused = {}  # layer -> what cannot be recorded of it
-        self.checked_masks = {}  # what was checked -> the mask itself, so that no other takes its id meanwhile
-
-
-def shape_of(call):
-    """What a layer is given, which the configuration may not say."""
-    return LayerShape(call.query.shape[1], call.key.shape[1], call.query.shape[3], call.value.shape[3], guards.scale_of(call))

@@ -15,17 +15,26 @@ LOG2_E = math.log2(math.e)
 
 
 @contextlib.contextmanager
-def exact_products(device_type):
-    """fp32 stays fp32, whatever the model around it was allowed."""
+def exact_products(device_type, gradients=False):
+    """fp32 stays fp32, whatever the model around it was allowed. Gradients pass only where they are asked for."""
     before = torch.get_float32_matmul_precision()
     if before != "highest":
         torch.set_float32_matmul_precision("highest")
     try:
-        with torch.no_grad(), torch.autocast(device_type, enabled=False):
+        with torch.set_grad_enabled(gradients and torch.is_grad_enabled()), torch.autocast(device_type, enabled=False):
             yield
     finally:
         if before != "highest":
             torch.set_float32_matmul_precision(before)
+
+
+def probabilities(logits, form, seen, sinks=None):
+    """Of the keys that are `seen`, from scaled products [.., rows, keys]; what a sink takes is missing. sinks [.., rows or 1, 1]."""
+    if form.softcap:
+        logits = form.softcap * torch.tanh(logits / form.softcap)
+    logits = logits.masked_fill(~seen, float("-inf"))
+    sums = logits.logsumexp(-1, keepdim=True)
+    return (logits - (sums if sinks is None else torch.logaddexp(sums, sinks))).exp()
 
 
 def sum_rows(q, k, form, first_row, first_key, with_mass):

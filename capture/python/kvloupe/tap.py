@@ -65,12 +65,35 @@ class AttentionTap:
             self._heard(layer, AttentionCall(module, query, key, value, mask, arguments, implementation, output))
 
 
-class AttentionCall:
-    """Of one layer in one forward; query [batch, q heads, new tokens, dim], key and value [batch, kv heads, keys, dim]."""
+class AttentionReplacement(AttentionTap):
+    """Each call of a listed module is answered by `heard(layer, call, original)`, with attention's output [batch, new tokens, q heads,
+    dim], in place of the function that it would have reached: original(query, key, value, mask, **arguments)."""
 
-    def __init__(self, module, query, key, value, mask, arguments, implementation, output):
+    def _listener(self, original, implementation):
+        answer = torch.compiler.disable(functools.partial(self._answer, original, implementation))
+
+        @functools.wraps(original)
+        def attention(module, query, key, value, attention_mask=None, **arguments):
+            return answer(module, query, key, value, attention_mask, arguments)
+        return attention
+
+    def _answer(self, original, implementation, module, query, key, value, mask, arguments):
+        layer = self._modules.get(module)
+        if layer is None:
+            return original(module, query, key, value, mask, **arguments)
+        call = AttentionCall(module, query, key, value, mask, arguments, implementation)
+        return self._heard(layer, call, functools.partial(original, module)), None
+
+
+class AttentionCall:
+    """Of one layer in one forward; query [batch, q heads, new tokens, dim], key and value [batch, kv heads, keys, dim]. `given` are
+    these three as they came, with their gradients."""
+
+    def __init__(self, module, query, key, value, mask, arguments, implementation, output=None):
         self.module = module
-        self.query, self.key, self.value, self.output = (_local(tensor).detach() for tensor in (query, key, value, output))
+        self.given = query, key, value
+        self.query, self.key, self.value = (_local(tensor).detach() for tensor in self.given)
+        self.output = None if output is None else _local(output).detach()
         self.mask = mask
         self.arguments = arguments
         self.implementation = implementation

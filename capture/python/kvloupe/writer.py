@@ -7,6 +7,7 @@ import numpy as np
 
 from . import layout
 from .errors import KvloupeError
+from .run_writer import RunWriter
 
 
 # The room grows by this part of itself at least.
@@ -40,6 +41,7 @@ class Header:
     has_text: bool
     rank: tuple = ()  # (rank, ranks) of a part
     probe: object = None  # probe.ProbeText
+    run: object = None  # run_writer.RunHeader of what the model attends to in closed loop
 
 
 def _writing(method):
@@ -70,7 +72,8 @@ class TraceWriter:
 
     def _begin(self, capacity):
         header, file = self.header, self._file
-        layout.write_root(file, layout.PART_FORMAT if header.rank else layout.TRACE_FORMAT, header.dtype)
+        layout.write_root(file, layout.PART_FORMAT if header.rank else layout.TRACE_FORMAT, header.dtype,
+                          "closed_loop" if header.run else "open_loop")
         if header.rank:
             file.attrs["part_rank"], file.attrs["part_count"] = map(np.int64, header.rank)
             for name, value in dataclasses.asdict(header.heads).items():
@@ -102,6 +105,7 @@ class TraceWriter:
             self._mass_offsets[0] = 0
         self._layers = file.create_group("layers")
         self._layers.attrs["NX_class"] = "NXentry"
+        self._run = RunWriter(file, header.run) if header.run else None
         self._per_token = [(self._ids, 0)]  # (dataset, token axis)
         if "loss" in header.store:
             self._nll = layout.create_vector(tokens, "nll", capacity, "<f4", "token", "nat", "-log P of each token given those before it")
@@ -189,14 +193,7 @@ class TraceWriter:
     @_writing
     def write_mass(self, layer, mass_begin, mass):
         """mass [kv heads, keys] of a prefill chunk, at its place in key_mass."""
-        self._put(self._sets[layer]["key_mass"], mass_begin, mass.reshape(-1))
-
-    def _put(self, dataset, begin, values):
-        """Values at their place in a vector, which grows by whole pieces."""
-        end = begin + len(values)
-        if end > dataset.shape[0]:
-            dataset.resize(layout.whole_pieces(end, dataset.chunks[0]), 0)
-        dataset[begin:end] = values
+        layout.put(self._sets[layer]["key_mass"], mass_begin, mass.reshape(-1))
 
     @_writing
     def drop_mass(self):
@@ -217,6 +214,11 @@ class TraceWriter:
         dataset[chunk] = queries
 
     @_writing
+    def write_run(self, cells):
+        """cells: {layer: what the model attended to in the next chunks}, before these are finished."""
+        self._run.write(cells)
+
+    @_writing
     def write_tokens(self, ids, texts, losses=None):
         """The next tokens, and their bytes and losses where the header promised them. They count once they are in a chunk."""
         begin, end = self.num_tokens, self.num_tokens + len(ids)
@@ -228,7 +230,7 @@ class TraceWriter:
             ends = self._text_end + np.cumsum([len(text) for text in texts], dtype=np.uint64)
             self._offsets[begin + 1 : end + 1] = ends
             raw = np.frombuffer(b"".join(texts), dtype=np.uint8)
-            self._put(self._text, self._text_end, raw)
+            layout.put(self._text, self._text_end, raw)
             self._text_end = int(ends[-1])
         self.num_tokens = end
 
@@ -281,6 +283,8 @@ class TraceWriter:
                 sets["probe_q"].resize(int(prefill[-1]) + 1, 0)
         for dataset, axis in self._per_token:
             dataset.resize(tokens, axis)
+        if self._run is not None:
+            self._run.close(self.num_chunks, tokens)
         if len(generated):
             values = np.asarray(generated, dtype="<i4")
             layout.describe(self._file["tokens"].create_dataset("generated", data=values), ["step"], "1",

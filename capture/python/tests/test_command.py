@@ -175,7 +175,7 @@ class Command(unittest.TestCase):
 
     def test_the_lines_of_the_readme(self):
         blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.S)
-        self.assertEqual(len(blocks), 6)
+        self.assertEqual(len(blocks), 7)
         names = {"model": load_model("llama"), "tokenizer": load_tokenizer("llama"), "kvloupe": kvloupe,
                  "inputs": load_tokenizer("llama")("the cat and the dog sat on the mat", return_tensors="pt", return_token_type_ids=False),
                  "layer": 0, "past": 0}
@@ -187,7 +187,7 @@ class Command(unittest.TestCase):
             try:
                 for block in blocks:
                     exec(block, names)  # What a user would paste.
-                for name in "t.h5", "losses.h5":
+                for name in "t.h5", "losses.h5", "sparse.h5":
                     self.assertIn("sound", program("validate", name))
             finally:
                 os.chdir(before)

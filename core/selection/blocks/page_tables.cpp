@@ -16,7 +16,7 @@ bool append_pages(std::span<const std::int32_t> positions, std::int64_t page_siz
   for (std::int64_t i = 0; i < count;) {
     const std::int64_t page = positions[i] / page_size;
     const std::int64_t begin = std::max(first_candidate, page * page_size),
-                       end = std::min(begin + page_size, past_len);
+                       end = std::min((page + 1) * page_size, past_len);
     const std::int64_t last = i + end - begin - 1;
     // Positions are distinct, so the first and the last in place leave no gap between them.
     if (positions[i] != begin || begin >= past_len) return false;

@@ -1,0 +1,144 @@
+"""What decides in a sparse run: one of KVLoupe's methods, or a function. Needs no torch."""
+import dataclasses
+
+import numpy as np
+
+from . import own_method
+from .errors import KvloupeError
+from .run_writer import RunHeader
+from .runs import DENSE_BY_RULE, DENSE_FALLBACK
+from .selector import Selector
+
+LANES = ("aqua", "aqua_h2o", "aqua_memory", "static_slicing")
+EVICTING = ("aqua_h2o", "h2o", "infinipot", "keydiff", "snapkv", "streaming_llm", "tova")
+BLOCKS = ("compact_attention", "flash_prefill", "flex_prefill", "minference", "seer_attention", "xattention")
+DENSE_IN_DECODE = ("dense", "sliding_window", "snapkv", "keydiff", *BLOCKS)
+GRANULARITY = {"dense": "none", "quest": "page", **dict.fromkeys(LANES, "lane"), **dict.fromkeys(BLOCKS, "block")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """One chunk in one layer."""
+    rows: list  # of positions, ascending
+    flag: int = 0  # 0, or why all candidates are kept: DENSE_FALLBACK, DENSE_BY_RULE
+    alive: list = None  # after the chunk, by row, of a method that evicts
+    lane_counts: object = None  # of a method that leaves out channels: rows that used each, [q heads, D]
+
+
+class OfSpec:
+    """A SPEC, asked for by kvloupe.Selector."""
+
+    def __init__(self, spec, model, forms):
+        _refuse_before(spec)
+        self._selector = Selector(
+            spec, layers=model.num_layers, q_heads=model.num_q_heads, kv_heads=model.num_kv_heads, head_dim=model.head_dim,
+            softmax_scale=model.softmax_scale, windows=[form.window for form in forms], softcap=_softcap_of(forms), sink_logits=_sinks_of(forms),
+            rope_theta=model.rope_theta if model.rope_scaling == "none" else 0.0, rope_interleaved=model.rope_pairing == "interleaved",
+            model_hash=model.file_hash or None)
+        self.spec = self._selector.spec
+        id, _, listed = self.spec.partition(":")
+        says = dict(item.partition("=")[::2] for item in listed.split(","))
+        _refuse_parameters(id, says)
+        self.lanes = None
+        if id in LANES:
+            from .lanes import Lanes
+            self.lanes = Lanes(id, says, model)
+        self.reassigns = says.get("positions") == "reassigned"  # where the kept keys stand
+        self.turns_back = "gate" in says  # queries and keys, to what they were before the rotary embedding
+        self.chooses_own = says.get("budget_scope") == "all"
+        self._evicts = id in EVICTING and says.get("state") != "select"
+        self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, GRANULARITY.get(id, "token"),
+                                "eviction" if self._evicts else "visibility", "all" if self.chooses_own else "past",
+                                "dense" if id in DENSE_IN_DECODE or says.get("decode") == "dense" else "", model.head_dim if self.lanes else 0)
+
+    def reset(self):
+        self._selector.reset()
+
+    def close(self):
+        self._selector.close()
+
+    def keep(self, layer, chunk, q, k, v, begin, phase, ends_prefill):
+        rows = self._selector.select(layer, q, k, v if self.lanes else None, begin, phase, ends_prefill=ends_prefill)
+        reason = self._selector.dense_reason
+        if reason is None and self.lanes and not self._evicts:
+            reason = "method_rule"  # as a run stores it: no key is left out
+        flag = 0 if reason is None else DENSE_BY_RULE if reason == "method_rule" else DENSE_FALLBACK
+        return Kept(rows, flag, self._selector.alive(layer) if self._evicts else None)
+
+
+class OfFunction:
+    """select(layer, chunk, q, k, v), as Trace.add_run takes it."""
+    chooses_own = reassigns = turns_back = False
+    lanes = None
+
+    def __init__(self, select, axis, budget, model, forms):
+        own_method.check_function(select, axis, budget)
+        self._select, self._budget, self._forms = select, budget, forms
+        name = getattr(select, "__name__", "")
+        self.spec = own_method.check_name(name if own_method.NAME.fullmatch(name) else "function")
+        rows = model.num_kv_heads if axis == "kv_head" else model.num_q_heads
+        self.header = RunHeader(self.spec, axis, rows, model.num_q_heads // rows, "token", "visibility", "past")
+
+    def reset(self):
+        pass
+
+    def close(self):
+        pass
+
+    def keep(self, layer, chunk, q, k, v, begin, phase, ends_prefill):
+        window = self._forms[layer].window
+        first = max(0, begin - window + 1) if window else 0
+        given = [_read_only(rows, layer) for rows in (q, k[:, :begin], v[:, :begin])]
+        chosen = own_method.choose(self._select, layer, chunk, given, self.header.num_rows, first, self._budget)
+        if chosen is None:
+            return Kept([np.arange(first, begin, dtype=np.int32)] * self.header.num_rows, DENSE_FALLBACK)
+        return Kept([positions for positions, _ in chosen])
+
+
+def method_of(given, axis, budget, model, forms):
+    if not isinstance(given, str):
+        return OfFunction(given, axis or "kv_head", budget, model, forms)
+    if axis is not None or budget is not None:
+        raise KvloupeError("rows and budget cannot be used here", "a SPEC says itself what it keeps", f"leave them out, or write {given.partition(':')[0]}:budget_tokens=256, say")
+    return OfSpec(given, model, forms)
+
+
+def _read_only(rows, layer):
+    """A function that changed them would change what the model attends to."""
+    rows = rows.float().numpy()
+    if not np.isfinite(rows).all():
+        raise KvloupeError(f"layer {layer} computed values that are not finite", "nothing can be chosen by them", "run the model in float32 or bfloat16")
+    rows.flags.writeable = False
+    return rows
+
+
+def _refuse_before(spec):
+    id, _, given = spec.partition(":")
+    if id in LANES and ("basis=" not in given or "basis=auto" in given):
+        raise _refused(id, "its basis is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
+    if id == "infinipot":
+        raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")
+
+
+def _refuse_parameters(id, says):
+    if says.get("lowering") == "native":
+        raise _refused(id, "each block of its queries reads other keys (lowering=native)", "give lowering=union, or lowering=budget with a budget")
+
+
+def _refused(id, why, what_to_do):
+    return KvloupeError(f"{id} cannot be run sparsely here", why, what_to_do)
+
+
+def _softcap_of(forms):
+    if len({form.softcap for form in forms}) > 1:
+        raise KvloupeError("this model cannot be run sparsely", "its layers have different softcaps", "run another model")
+    return forms[0].softcap
+
+
+def _sinks_of(forms):
+    having = [form.sinks for form in forms if form.sinks is not None]
+    if not having:
+        return None
+    if len(having) < len(forms):
+        raise KvloupeError("this model cannot be run sparsely", "some of its layers have sinks and others have none", "run another model")
+    return np.stack([sinks.detach().float().cpu().numpy() for sinks in having])

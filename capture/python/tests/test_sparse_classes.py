@@ -1,0 +1,84 @@
+"""kvloupe.sparse in classes of models, of which the program knows few, and in models that torch.compile or peft has taken."""
+import unittest
+
+import peft
+import torch
+
+import kvloupe
+
+from .class_table_models import CONFIGS, build, tokens
+from .class_table_rows import REFUSED
+from .sparse_cases import attend_plainly
+from .support import scratch
+
+# One that transformers runs by an attention of another file, which the plain mask does not reach.
+ELSEWHERE = {"LlavaForConditionalGeneration"}
+
+
+def logits_of(model, ids, spec=None, record=None):
+    if spec is None:
+        with torch.no_grad():
+            return model(ids).logits[0]
+    with kvloupe.sparse(model, spec, chunk_size=8, record=record):
+        return logits_of(model, ids)
+
+
+class Classes(unittest.TestCase):
+    def test_each_runs_right_or_is_refused(self):
+        path, ids = scratch("sparse-class.h5"), tokens()
+        for name in CONFIGS:
+            with self.subTest(name=name):
+                model = build(name)
+                if name in REFUSED:
+                    with self.assertRaisesRegex(kvloupe.KvloupeError, "; run |; give "):
+                        logits_of(model, ids, "dense")
+                    continue
+                own, dense = logits_of(model, ids), logits_of(model, ids, "dense")
+                torch.testing.assert_close(dense, own, atol=1e-4, rtol=0)
+                path.unlink(missing_ok=True)
+                sparse = logits_of(model, ids, "tova:budget_tokens=5", record=path)
+                self.assertGreater(float((sparse - own).abs().max()), 1e-2)
+                if name not in ELSEWHERE:
+                    torch.testing.assert_close(sparse, attend_plainly(path, model, ids), atol=1e-4, rtol=0)
+
+    def test_each_attention_of_transformers(self):
+        ids = tokens()
+        for spec in ("dense", "tova:budget_tokens=5"):
+            want = logits_of(build("LlamaForCausalLM"), ids, spec)
+            for attention in ("sdpa", "flex_attention"):
+                torch.testing.assert_close(logits_of(build("LlamaForCausalLM", attention), ids, spec), want, atol=1e-4, rtol=0)
+
+    def test_keys_that_are_turned_otherwise(self):
+        # Neighbours as pairs, a part of the channels, positions that are learned.
+        for name in ("CohereForCausalLM", "GlmForCausalLM", "PhiForCausalLM", "GPT2LMHeadModel"):
+            with self.subTest(name=name), self.assertRaisesRegex(kvloupe.KvloupeError, "how this model turns its keys"):
+                logits_of(build(name), tokens(), "streaming_llm:budget_tokens=6,positions=reassigned")
+
+    def test_an_adapter(self):
+        model, ids = peft.get_peft_model(build("LlamaForCausalLM"), peft.LoraConfig(task_type="CAUSAL_LM")), tokens()
+        torch.testing.assert_close(logits_of(model, ids, "dense"), logits_of(model, ids), atol=1e-4, rtol=0)
+
+
+class Compiled(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        self.model, self.ids = build("LlamaForCausalLM", "sdpa"), tokens()
+        self.want = logits_of(self.model, self.ids, "tova:budget_tokens=5")
+
+    def test_before_inside_and_after(self):
+        compiled = torch.compile(self.model, backend="eager")
+        before = logits_of(compiled, self.ids)
+        for _ in range(2):
+            torch.testing.assert_close(logits_of(compiled, self.ids, "tova:budget_tokens=5"), self.want, atol=1e-4, rtol=0)
+            torch.testing.assert_close(logits_of(compiled, self.ids), before, atol=1e-4, rtol=0)
+
+    def test_a_graph_that_nothing_may_leave(self):
+        compiled = torch.compile(self.model, backend="eager", fullgraph=True)
+        before = logits_of(compiled, self.ids)
+        with self.assertRaisesRegex(kvloupe.KvloupeError, "could not leave its graph .*force_eager"):
+            logits_of(compiled, self.ids, "tova:budget_tokens=5")
+        self.assertTrue(torch.equal(logits_of(compiled, self.ids), before))
+
+
+if __name__ == "__main__":
+    unittest.main()
