@@ -150,7 +150,7 @@ TEST(DecodeFrom, ASliceKnowsItsAnswer) {
   trace::SliceRequest request;
   for (const int fed : {-2, 0, 2}) {  // tokens of the answer
     request.until_chunk = 2 + kPrompt - kPrefilled + fed;
-    trace::slice_trace("decoded.h5", request, "slice.h5", /*force=*/true, {});
+    trace::slice_trace("decoded.h5", request, "slice.h5", /*overwrite=*/true, {});
     const trace::TraceReader slice("slice.h5");
     EXPECT_EQ(slice.info().num_tokens, kPrompt + fed);
     EXPECT_EQ(static_cast<int>(slice.info().generated.size()), std::max(0, fed + 1));

@@ -17,7 +17,6 @@ namespace kvloupe::selection {
 namespace {
 
 using attention::Inputs;
-using attention::Problem;
 
 Cell cell_of(const Inputs& in) {
   Cell cell;
