@@ -23,7 +23,7 @@ from .reader import Trace
 from .reader import open_trace as open
 from .selector import Selector
 
-__all__ = ["KvloupeError", "Selector", "Trace", "compare", "explain", "latency", "merge", "methods_from", "open", "record", "sparse", "worst"]
+__all__ = ["KvloupeError", "Selector", "Trace", "compare", "estimate", "explain", "latency", "merge", "methods_from", "open", "record", "sparse", "worst"]
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,
@@ -73,6 +73,13 @@ def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=N
     except ImportError as error:
         raise KvloupeError("a model cannot be run here", f"{error.name} is not installed", "pip install torch transformers") from None
     return SparseRun(model, method, chunk_size=chunk_size, record=record, tokenizer=tokenizer, rows=rows, budget=budget)
+
+
+def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None):
+    """Bytes that `record` would store of so many tokens of a prompt and new ones, by part ("qkv", "lse", "mass") and in all
+    ("bytes"). The options are those of `record`; loss and probe are small and not counted. Nothing is run."""
+    from .size_estimate import estimate as of_model
+    return of_model(model, tokens, new_tokens=new_tokens, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store)
 
 
 def methods_from(path):
