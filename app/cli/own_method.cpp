@@ -28,6 +28,7 @@ void select_by(const std::string& trace, const OwnMethod& own) {
                                      own.rows,
                                      "--time-limit",
                                      std::to_string(own.seconds)};
+  if (!own.plugin.empty()) arguments.emplace_back("--plugin");
   if (!own.name.empty()) arguments.insert(arguments.end(), {"--name", own.name});
   if (own.budget) arguments.insert(arguments.end(), {"--budget", std::to_string(*own.budget)});
   if (!own.layers.empty())

@@ -59,6 +59,8 @@ bool LineReader::fill(const CancelToken& cancel) {
   if (buffer_.size() < kMostOfLine ||
       std::memchr(piece.data(), '\n', static_cast<std::size_t>(count)) != nullptr)
     buffer_.append(piece.data(), static_cast<std::size_t>(count));
+  else
+    is_cut_ = true;
   ended_ = count == 0;
   return true;
 }
@@ -70,7 +72,8 @@ std::optional<std::string> LineReader::next(const CancelToken& cancel) {
     if (end != std::string::npos || (ended_ && at_ < buffer_.size())) {
       std::string line = buffer_.substr(at_, end == std::string::npos ? end : end - at_);
       at_ = end == std::string::npos ? buffer_.size() : end + 1;
-      return line;
+      // The rest of it alone may be JSON, of another meaning.
+      return std::exchange(is_cut_, false) ? "a line longer than any prompt" : line;
     }
     if (ended_) return std::nullopt;
     searched = buffer_.size() - at_;  // fill() moves what is left to the front
@@ -94,11 +97,12 @@ void AnswerFile::read_answers() {
   if (!file) throw not_opened(path_.string(), "read");
   for (std::string line; std::getline(file, line) && !file.eof();) {
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("id"))
+    const auto id = json.is_object() ? json.find("id") : json.end();
+    if (id == json.end() || id->is_structured())
       throw input_error("cannot resume " + path_.string(),
                         fmt::format("its line {} is no answer with an id", answered_.size() + 1),
                         "name the file that this command wrote, or leave --resume out");
-    answered_.push_back(json["id"].dump());
+    answered_.push_back(id->dump());
     whole_bytes_ += line.size() + 1;
   }
 }

@@ -21,8 +21,8 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // Without its end; nothing after the last one, and once `cancel` is raised while it waits. Of a line longer than any
-  // prompt only a part is given, which is no JSON.
+  // Without its end; nothing after the last one, and once `cancel` is raised while it waits. In the place of
+  // a line longer than any prompt stands a text that is no JSON.
   std::optional<std::string> next(const CancelToken& cancel);
 
  private:
@@ -33,6 +33,7 @@ class LineReader {
   std::string buffer_;
   std::size_t at_ = 0;  // what of the buffer is not given yet begins here
   bool ended_ = false;
+  bool is_cut_ = false;  // some of the line that is read was dropped
 };
 
 // Answers, each on the disk or with the reader of standard output ("-") before the next one is begun.

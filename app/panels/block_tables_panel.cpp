@@ -71,7 +71,7 @@ class BlockTablesPanel final : public Panel {
                                      past == 1 ? "" : "s", of_span(place, answer)));
   }
 
-  // " 1 of 2 blocks of needle is read by some head."
+  // " Of the 2 blocks of needle 1 is read."
   static std::string of_span(const state::Place& place, const BlockTablesQuestion::Answer& answer) {
     const auto span = state::watched_span(place);
     if (!span || answer.stages.empty()) return "";

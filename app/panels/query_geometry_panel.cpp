@@ -173,10 +173,12 @@ std::string kept_words(const std::vector<Geometry>& results) {
   const auto span = state::watched_span(results.front().question.place);
   std::string text;
   for (const Geometry& result : results) {
-    if (!span || span->begin >= std::ssize(result->fates)) return "";
+    // Those before the chunk: what lies in it or after it was no choice.
+    const auto past = std::min<std::ptrdiff_t>(std::ssize(result->fates),
+                                               result.question.place.chunk_info().begin);
+    if (!span || span->begin >= past) return "";
     const auto begin = result->fates.begin() + span->begin;
-    const auto end =
-        result->fates.begin() + std::min<std::ptrdiff_t>(span->end, std::ssize(result->fates));
+    const auto end = result->fates.begin() + std::min<std::ptrdiff_t>(span->end, past);
     const auto kept = std::count_if(begin, end, [](const state::KeyFate& fate) {
       return !fate.lost && fate.state != analysis::KeyState::Dropped &&
              fate.state != analysis::KeyState::Evicted;
@@ -334,7 +336,10 @@ class QueryGeometryPanel final : public Panel {
     if (!three) return;
     part_ui("queries", false, [&] {
       heading_ui(context, "Queries", "");
-      part_plot_ui(context, results[0], wanted, plots_[0].second, 1, &results[1]);
+      // Of another chunk, as long as B's answer is older, its rows are others.
+      const bool alike =
+          results[0].question.place.cell_key() == results[1].question.place.cell_key();
+      part_plot_ui(context, results[0], wanted, plots_[0].second, 1, alike ? &results[1] : nullptr);
     });
   }
 

@@ -152,7 +152,8 @@ inline void add_rings(const widgets::Palette& palette, const state::Place& place
 
 // The radius of a query's dot: with keys watched its area says how much it attends to them.
 inline float query_radius(const Wanted& wanted, std::size_t query, bool chosen) {
-  if (!wanted) return widgets::em(chosen ? 0.36F : 0.27F);
+  // Of another chunk it says nothing: its answer may be older.
+  if (!wanted || query >= wanted->attention.size()) return widgets::em(chosen ? 0.36F : 0.27F);
   return widgets::em(0.16F + 0.7F * std::sqrt(static_cast<float>(wanted->part(query))));
 }
 

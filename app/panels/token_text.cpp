@@ -2,6 +2,7 @@
 
 #include "app/panels/show_control.h"
 #include "app/state/labels.h"
+#include "app/state/span_choices.h"
 #include "app/widgets/meanings.h"
 
 #include <fmt/format.h>
@@ -245,7 +246,7 @@ void TokenText::outline_ui(DrawContext& context, const Place& here, ImVec2 origi
 void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 origin,
                              float line_height, std::int32_t from, std::int32_t to) const {
   for (const trace::TokenSpan& span : here.info().spans) {
-    if (span.name.rfind("role", 0) == 0) continue;
+    if (!state::is_landmark(span)) continue;
     const bool needle = span.name.rfind("needle", 0) == 0;
     for (std::int32_t t = std::max(from, span.begin); t < std::min(to, span.end); ++t) {
       const auto i = static_cast<std::size_t>(t);

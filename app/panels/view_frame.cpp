@@ -4,6 +4,7 @@
 #include "app/state/labels.h"
 #include "app/state/method_groups.h"
 #include "app/state/run_names.h"
+#include "app/state/span_choices.h"
 #include "app/state/token_text.h"
 #include "app/widgets/key_names.h"
 #include "core/base/error.h"
@@ -26,7 +27,7 @@ std::string number(double value) {
 // A part of a span that is marked itself.
 bool inside_another(const trace::TokenSpan& part, const std::vector<trace::TokenSpan>& spans) {
   return std::any_of(spans.begin(), spans.end(), [&](const trace::TokenSpan& span) {
-    return span.name.rfind("role", 0) != 0 && span.begin <= part.begin && part.end <= span.end &&
+    return state::is_landmark(span) && span.begin <= part.begin && part.end <= span.end &&
            span.end - span.begin > part.end - part.begin;
   });
 }
@@ -461,7 +462,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
   std::stable_sort(spans.begin(), spans.end(),
                    [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (const trace::TokenSpan& span : spans) {
-    if (span.name.rfind("role", 0) == 0) continue;  // the whole prompt: no landmark
+    if (!state::is_landmark(span)) continue;
     if (inside_another(span, spans)) continue;
     const bool needle = span.name.rfind("needle", 0) == 0;
     mark(span.begin, span.end, state::readable_name(span.name),

@@ -1,6 +1,7 @@
 // See watched_text.h.
 #include "app/panels/watched_text.h"
 
+#include "app/state/span_choices.h"
 #include "app/state/token_text.h"
 #include "core/base/units.h"
 
@@ -23,7 +24,7 @@ const TokenSpan* named_span(const Place& place, std::int32_t key) {
   for (const TokenSpan& span : place.info().spans) {
     const std::int32_t length = span.end - span.begin;
     if (key < span.begin || key >= span.end || length < 2 || length > kMostTokens) continue;
-    if (span.name.rfind("role", 0) == 0) continue;
+    if (!state::is_landmark(span)) continue;
     if (found == nullptr || length > found->end - found->begin) found = &span;
   }
   return found;

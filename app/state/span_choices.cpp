@@ -1,6 +1,7 @@
 #include "app/state/span_choices.h"
 
 #include "app/state/token_text.h"
+#include "core/trace/decoded_prompt.h"
 
 #include <algorithm>
 #include <cctype>
@@ -32,10 +33,14 @@ std::optional<trace::TokenSpan> digits_in(const std::vector<std::string>& tokens
 int rank_of(const trace::TokenSpan& span) {
   if (span.name.rfind("needle", 0) == 0) return 0;
   if (span.name == "question") return 1;
-  return span.name.rfind("role", 0) == 0 ? 3 : 2;
+  return is_landmark(span) ? 2 : 3;
 }
 
 }  // namespace
+
+bool is_landmark(const trace::TokenSpan& span) {
+  return span.name.rfind("role", 0) != 0 && span.name != trace::kDecodedPrompt;
+}
 
 const trace::TokenSpan* needle_of(const trace::TraceInfo& info) {
   const trace::TokenSpan* found = nullptr;

@@ -10,6 +10,9 @@
 
 namespace kvloupe::state {
 
+// Whether it is a part of the text that people look for: no role of a chat, and not what of the prompt was decoded.
+bool is_landmark(const trace::TokenSpan& span);
+
 // What is followed where no keys are chosen: the needle itself before its parts ("needle_key" and the like).
 // Null: the trace has none.
 const trace::TokenSpan* needle_of(const trace::TraceInfo& info);

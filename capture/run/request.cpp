@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMostNewTokens = 1 << 20;
+constexpr int kMostLevels = 16;
 constexpr std::array kGenerationKeys = {"id",  "prompt", "tokens",         "messages",
                                         "raw", "until",  "max_new_tokens", "decode_from"};
 constexpr std::array kLikelihoodKeys = {"id", "context", "continuation", "decode_from"};
@@ -35,12 +36,20 @@ Error unusable(std::string why, std::string remedy) {
 json parse(std::string_view line) {
   std::set<std::string> keys;
   std::optional<std::string> twice;
+  bool too_deep = false;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    // What is made of nested values calls itself for each level.
+    if (depth > kMostLevels) {
+      too_deep = true;
+      return false;
+    }
     if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed).second)
       twice = parsed.get<std::string>();
     return true;
   };
   json object = json::parse(line, watch, /*allow_exceptions=*/false);
+  if (too_deep)
+    throw unusable("the line is nested deeper than any request", "see docs/commands.md");
   if (object.is_discarded())
     throw unusable("the line is not JSON in UTF-8", "write one JSON object a line");
   if (!object.is_object())
@@ -167,7 +176,9 @@ RequestLine read_request(std::string_view line) {
 }
 
 std::string before_stop(std::string text, const std::vector<std::string>& until) {
-  for (const std::string& stop : until) text.resize(std::min(text.find(stop), text.size()));
+  std::size_t end = text.size();
+  for (const std::string& stop : until) end = std::min(end, text.find(stop));
+  text.resize(end);
   return text;
 }
 

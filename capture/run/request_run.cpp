@@ -146,7 +146,7 @@ ordered_json Runner::answer(const std::string& id, const Request& request, Reque
   const int new_tokens = request.context ? 0 : request.max_new_tokens;
   check_prompt_fits("the prompt", tokens,
                     model_->context_length - std::max(new_tokens, recording_.probe_len),
-                    "shorten it or ask for fewer new tokens");
+                    request.context ? "shorten it" : "shorten it or ask for fewer new tokens");
   Course course{std::move(asked.prompt.ids),
                 plan_chunks(asked.prefilled, tokens - asked.prefilled + std::max(0, new_tokens - 1),
                             options_.chunk_size),
@@ -211,6 +211,7 @@ ordered_json answer_of(RequestLine& line, bool is_new, Runner& runner, RequestTo
   } catch (const std::exception& thrown) {  // memory that one request alone does not get, too
     const Error error = error_from("the request was not answered", thrown);
     if (error.kind() != ErrorKind::Input && error.kind() != ErrorKind::Usage) throw;
+    if (is_gpu_failure(thrown)) throw;  // each request after it would fail, too
     return {{"error", error.what()}};
   }
 }

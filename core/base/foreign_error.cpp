@@ -27,6 +27,10 @@ std::string first_line(const std::exception& thrown) {
 
 // What Torch says of a GPU: "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...", "CUDA error: an
 // illegal memory access was encountered", "CUDA driver error: device not ready".
+bool tells_of_gpu_failure(const std::string& text) {
+  return text.starts_with("CUDA error: ") || text.starts_with("CUDA driver error: ");
+}
+
 std::optional<Error> error_of_gpu(const std::string& what_failed, const std::string& text) {
   if (text.starts_with("CUDA out of memory"))
     return input_error(
@@ -34,13 +38,17 @@ std::optional<Error> error_of_gpu(const std::string& what_failed, const std::str
         fmt::format("the GPU has not enough memory ({})",
                     text.substr(0, text.find(". ", sizeof("CUDA out of memory")))),
         "close other programs on it, give a shorter text, or compute with --device cpu");
-  if (text.starts_with("CUDA error: ") || text.starts_with("CUDA driver error: "))
+  if (tells_of_gpu_failure(text))
     return input_error(what_failed, fmt::format("the GPU failed ({})", text),
                        "start the program again, and go on with --device cpu if it comes back");
   return std::nullopt;
 }
 
 }  // namespace
+
+bool is_gpu_failure(const std::exception& thrown) {
+  return tells_of_gpu_failure(first_line(thrown));
+}
 
 Error error_from(const std::string& what_failed, const std::exception& thrown) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;

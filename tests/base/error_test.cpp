@@ -39,11 +39,13 @@ TEST(ErrorTest, WhatAGpuLacksIsASentenceWithARemedy) {
   EXPECT_EQ(memory.why(),
             "the GPU has not enough memory (CUDA out of memory. Tried to allocate 2.00 GiB)");
   EXPECT_NE(memory.remedy().find("--device cpu"), std::string::npos);
+  EXPECT_FALSE(is_gpu_failure(std::runtime_error("CUDA out of memory. Tried to allocate 2 GiB")));
   for (const char* text :
        {"CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be",
         "CUDA driver error: device not ready"}) {
     const Error lost = of(text);
     EXPECT_EQ(lost.kind(), ErrorKind::Input) << text;
+    EXPECT_TRUE(is_gpu_failure(std::runtime_error(text))) << text;
     EXPECT_EQ(lost.why().find('\n'), std::string::npos);
     EXPECT_NE(lost.remedy().find("--device cpu"), std::string::npos) << text;
   }

@@ -77,6 +77,18 @@ RequestPrompt likelihood(const std::string& context, const std::string& continua
 
 std::string text_of(const std::vector<std::int32_t>& ids) { return byte_tokenizer().decode(ids); }
 
+// What is made of nested values calls itself: it must not be asked for.
+TEST(Request, NestedAsDeepAsNobodyWritesIsRefused) {
+  for (const char* member : {"messages", "decode_from", "id", "other"}) {
+    const std::string line = R"({"id":1,")" + std::string(member) + R"(":)" +
+                             std::string(300'000, '[') + std::string(300'000, ']') + "}";
+    EXPECT_THAT(read_request(line).error, HasSubstr("nested deeper than any request")) << member;
+  }
+  const RequestLine parts = read_request(
+      R"({"id": 1, "messages": [{"role": "user", "content": "Hi"}], "until": [".", "!"]})");
+  EXPECT_TRUE(parts.request) << parts.error;
+}
+
 TEST(Request, TheSpacesBeforeAContinuationAreItsOwn) {
   const RequestPrompt asked = likelihood("one two \xc2\xa0", "three");
   EXPECT_EQ(text_of(asked.continuation), " \xc2\xa0three");
@@ -118,6 +130,7 @@ TEST(Request, DecodesFromAPositionASpanOrTheLastPlaceOfAText) {
 TEST(Request, AnAnswerEndsBeforeTheFirstStopText) {
   EXPECT_EQ(before_stop("a. b\n\nc", {"\n\n", "."}), "a");
   EXPECT_EQ(before_stop("abc", {"x"}), "abc");
+  EXPECT_EQ(before_stop("xABC", {"BC", "ABC"}), "x");
 }
 
 }  // namespace

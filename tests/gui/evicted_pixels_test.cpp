@@ -42,14 +42,16 @@ TEST_F(EvictedPixels, AreDarkRoseAndHatchedInTheMap) {
   });
 }
 
-TEST_F(EvictedPixels, AreDarkRoseAndHatchedInTheText) {
+// Most of a text may be evicted: it is underlined, and only the legend has a hatching.
+TEST_F(EvictedPixels, AreALineBelowTheText) {
   open();
   workspace.cursor.set_method(Slot::A, "streaming_llm:budget_tokens=64");
   workspace.cursor.go_to(state::parse_goto("chunk=4,key=40-44"));
   in_both_themes([&] {
     const auto [ground, hatching] = count("token_strip");
     EXPECT_GT(ground, 300);
-    EXPECT_GT(hatching, 30);
+    EXPECT_GT(hatching, 0);
+    EXPECT_LT(hatching, 30);
   });
 }
 

@@ -349,11 +349,12 @@ TEST_F(TwoTraces, WhatWasSelectedByBothIsThatOfEach) {
   ASSERT_NE(kept[0], kept[1]);
   const auto count = [](int n) { return n == 0 ? "none" : std::to_string(n); };
   const double a = answer->of_a->cell.mass_recall, b = answer->of_b->cell.mass_recall;
-  EXPECT_EQ(state::verdict_of_both(*answer, workspace.place()),
-            fmt::format("Of keys 3 to 39 A keeps {} of 37 keys, B {}, {} ({:.3f} and {:.3f}).",
-                        count(kept[0]), count(kept[1]),
-                        std::abs(a - b) < 0.02 ? "at nearly the same recall" : "at a recall apart",
-                        a, b));
+  EXPECT_EQ(
+      state::verdict_of_both(*answer, workspace.place()),
+      fmt::format("Of keys 3 to 39 A keeps {} of 37 keys, B {}, {} ({:.3f} and {:.3f}).",
+                  count(kept[0]), count(kept[1]),
+                  std::abs(a - b) < 0.02 ? "at nearly the same recall" : "at different recall", a,
+                  b));
   workspace.cursor.set_keys(3, 4);
   EXPECT_THAT(state::verdict_of_both(*answer, workspace.place()),
               ::testing::MatchesRegex("A (keeps|loses) key 3, B (keeps|loses) it, at .*"));

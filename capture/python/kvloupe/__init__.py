@@ -78,7 +78,10 @@ def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=N
 def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None):
     """Bytes that `record` would store of so many tokens of a prompt and new ones, by part ("qkv", "lse", "mass") and in all
     ("bytes"). The options are those of `record`; loss and probe are small and not counted. Nothing is run."""
-    from .size_estimate import estimate as of_model
+    try:
+        from .size_estimate import estimate as of_model
+    except ImportError as error:
+        raise KvloupeError("a recording cannot be estimated here", f"{error.name} is not installed", "pip install torch transformers") from None
     return of_model(model, tokens, new_tokens=new_tokens, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store)
 
 

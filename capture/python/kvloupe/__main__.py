@@ -46,7 +46,8 @@ def parser():
     record.set_defaults(run=run_record)
     select = commands.add_parser("select", help="save what a method of your own keeps of a trace beside it")
     select.add_argument("trace", metavar="T.h5")
-    select.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of (layer, chunk, q, k, v): help(kvloupe.Trace.add_run) says what it returns; or LIBRARY.so:FUNCTION, a kvloupe_method of kvloupe.h")
+    select.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of (layer, chunk, q, k, v): help(kvloupe.Trace.add_run) says what it returns")
+    select.add_argument("--plugin", action="store_true", help="it is LIBRARY.so:FUNCTION, a kvloupe_method of kvloupe.h")
     select.add_argument("--name", metavar="NAME", help="the run is called custom:NAME (default: the function's name)")
     select.add_argument("--budget", type=arguments.budget, metavar="N", help="keys kept of each row's scores")
     select.add_argument("--rows", default="kv_head", choices=own_method.AXES, help="whether a set is chosen for each KV head (default) or query head")
@@ -128,7 +129,7 @@ def run_select(options):
     from .array_files import memory as all_memory
     memory = options.memory_limit or all_memory()
     selected = select_apart(options.trace, options.function, rows=options.rows, budget=options.budget, layers=options.layers,
-                            seconds=options.time_limit, bytes_of_memory=memory)
+                            seconds=options.time_limit, bytes_of_memory=memory, in_c=options.plugin)
     with open_trace(options.trace) as trace:
         told_saved(trace._add_cells(name, options.rows, selected, options.note), trace)
 

@@ -11,6 +11,9 @@ from .installed import program
 from .runs import Run
 
 
+PLACES = ("all", "layer", "kv_head", "chunk")
+
+
 class Records(list):
     """The rows of a table, a dictionary each; `attrs` is what the program says beside them."""
 
@@ -33,15 +36,22 @@ def compare(trace, methods, *, sweep=None, scope="all", **options):
 
     A DataFrame where pandas is installed, else Records. Raises KvloupeError with what the program says."""
     swept = [f"{name}={','.join(map(str, values))}" for name, values in (sweep or {}).items()]
-    scopes = [scope] if isinstance(scope, str) else list(scope)
-    named = [one for one in scopes if one not in ("all", "layer", "kv_head", "chunk")]  # the others are always there
+    scopes = [",".join(sorted(one.split(","), key=_place)) for one in ([scope] if isinstance(scope, str) else scope)]
+    named = [one for one in scopes if one not in PLACES]  # the others are always there
     answer = _json("compare", trace, method=_methods(methods), sweep=swept, scope=named, **options)
     rows = [row for row in answer.pop("rows") if row["scope"] in scopes]
+    if not rows:
+        raise KvloupeError("there is nothing to compare", f"no row has the scope {' or '.join(scopes)}", 'give scope="all", "layer", "layer,kv_head"')
     for row in rows:
         if row["scope"] != "all":
             index = row["index"] if isinstance(row["index"], list) else [row["index"]]
             row.update(zip(row["scope"].split(","), index))
     return _table(rows, answer)
+
+
+def _place(name):
+    """In the order in which the program names them."""
+    return PLACES.index(name) if name in PLACES else len(PLACES)
 
 
 def explain(trace, method, **options):

@@ -57,12 +57,12 @@ def _load(path):
     return module
 
 
-def function_of(text, rows):
-    """Of "FILE.py:FUNCTION" or "LIBRARY.so:FUNCTION"."""
+def function_of(text, rows, in_c):
+    """Of "FILE.py:FUNCTION", or in C of "LIBRARY.so:FUNCTION"."""
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
-        raise KvloupeError(f"{text} names no function", "it is FILE.py:FUNCTION or LIBRARY.so:FUNCTION", "write it as in my_methods.py:far_keys")
-    if plugin.is_library(path):
+        raise KvloupeError(f"{text} names no function", "it is a file and a function in it", "write it as in my_methods.py:far_keys")
+    if in_c:
         return plugin.method_of(path, name, rows)
     module = _load(path)
     function = getattr(module, name, None)
@@ -71,13 +71,13 @@ def function_of(text, rows):
     return function
 
 
-def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memory):
+def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memory, in_c=False):
     """{layer: Cells} of "FILE.py:FUNCTION" or "LIBRARY.so:FUNCTION" on the trace at `path`, computed in a process of its own that has so much time and
     memory. It ends with all that it started, and what it can spoil is its own answer. For a process without other children: they
     would be taken for what the method left behind, and ended."""
     def work(answer):
         with Trace(path) as trace:
-            selected = own_method.select_layers(trace, function_of(function, rows), rows, budget, layers)
+            selected = own_method.select_layers(trace, function_of(function, rows, in_c), rows, budget, layers)
         np.savez(answer, **{f"{layer} {name}": array for layer, cells in selected.items() for name, array in cells.arrays().items()})
 
     with tempfile.TemporaryDirectory(prefix="kvloupe-") as folder:

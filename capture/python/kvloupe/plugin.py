@@ -19,11 +19,6 @@ class Cell(ctypes.Structure):
                 ("past", ctypes.c_int64), ("m", ctypes.c_int64), ("q", ctypes.c_void_p), ("k", ctypes.c_void_p), ("v", ctypes.c_void_p)]
 
 
-def is_library(path):
-    name = os.path.basename(path)
-    return name.endswith(".so") or ".so." in name
-
-
 def method_of(path, name, rows):
     """select(layer, chunk, q, k, v) by the function `name` of the library; `rows` is "kv_head" or "q_head"."""
     function = _function_of(path, name)

@@ -8,6 +8,7 @@ import transformers
 from . import open as open_trace
 from . import record
 from .errors import KvloupeError
+from .model_info import text_config
 from .size_estimate import estimate, words
 from .text_spans import find_spans
 from .token_text import TokenText
@@ -25,7 +26,7 @@ def record_folder(options, prompt):
     recording.expect(ids.shape[1], max(0, options.max_new_tokens - 1))
     sizes = estimate(model, ids.shape[1], new_tokens=options.max_new_tokens, chunk_size=options.chunk_size, layers=options.layers,
                      dtype=options.dtype, store=options.store)
-    print(words(sizes, ids.shape[1] + max(0, options.max_new_tokens - 1), len(options.layers) if options.layers else model.config.num_hidden_layers),
+    print(words(sizes, ids.shape[1] + max(0, options.max_new_tokens - 1), len(options.layers) if options.layers else text_config(model).num_hidden_layers),
           file=sys.stderr)
     needs_logits = bool({"loss", "probe"} & set(options.store or ()))
     begin = time.monotonic()

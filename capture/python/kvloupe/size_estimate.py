@@ -1,4 +1,4 @@
-"""What a recording will take on the disk, from the model's configuration alone. Needs transformers."""
+"""What a recording will take on the disk, from the model's configuration alone. Needs torch and transformers."""
 import numpy as np
 
 from . import guards

@@ -112,9 +112,14 @@ def _read_only(rows, layer):
     return rows
 
 
+def basis_in(spec):
+    """What the text of a SPEC says of it; auto where it says nothing."""
+    return dict(item.partition("=")[::2] for item in spec.partition(":")[2].split(",")).get("basis", "auto")
+
+
 def _refuse_before(spec):
-    id, _, given = spec.partition(":")
-    if id in LANES and ("basis=" not in given or "basis=auto" in given):
+    id = spec.partition(":")[0]
+    if id in LANES and basis_in(spec) == "auto":
         raise _refused(id, "its basis is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
     if id == "infinipot":
         raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")

@@ -20,7 +20,7 @@ from .model_look import look_at
 from .past_rows import PastRows
 from .ranks import rank_of_process
 from .rotary import Rotary
-from .sparse_methods import method_of
+from .sparse_methods import basis_in, method_of
 from .tap import AttentionCall, AttentionReplacement
 from .weights_hash import hash_of_model
 
@@ -49,6 +49,8 @@ class SparseRun:
     # --- the with statement ------------------------------------------------------------------------------------------
 
     def __enter__(self):
+        if self._method is not None:
+            raise _refused("a sparse run is entered once", "call kvloupe.sparse again")
         if listeners(self._given_model):
             raise _refused("a recording or another sparse run of this model is open", "end it first: kvloupe.sparse(.., record=PATH) does both")
         with _in_words_of_a_run():
@@ -96,7 +98,7 @@ class SparseRun:
 
     def _hash_for(self, spec):
         """By which a calibrated basis is found; it takes a while."""
-        if not isinstance(spec, str) or "basis=auto" not in spec and (not spec.startswith("loki") or "basis=" in spec):
+        if not isinstance(spec, str) or spec.partition(":")[0] != "loki" or basis_in(spec) != "auto":
             return ""
         return hash_with_adapter(self._model, hash_of_model(self._model), adapter_of(self._given_model))
 

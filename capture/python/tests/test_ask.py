@@ -35,7 +35,7 @@ class Tables(unittest.TestCase):
     @without_pandas
     def test_compare_has_the_rows_of_the_command(self):
         trace = kvloupe.open(recorded("qwen3"))
-        rows = kvloupe.compare(trace, [QUOKA, SNAPKV], layers=[0, 1], span="needle", scope=["layer,kv_head", "chunk"], cells="own")
+        rows = kvloupe.compare(trace, [QUOKA, SNAPKV], layers=[0, 1], span="needle", scope=["kv_head,layer", "chunk"], cells="own")
         said = program_json("compare", trace.path, "--method", QUOKA, "--method", SNAPKV, "--layers", "0,1", "--span", "needle",
                             "--scope", "layer,kv_head", "--scope", "chunk", "--cells", "own")
         said["rows"] = [row for row in said["rows"] if row["scope"] in ("layer,kv_head", "chunk")]
@@ -122,6 +122,8 @@ class Refusals(unittest.TestCase):
         self.refused("budget_token", lambda: kvloupe.compare(path, "quoka:budget_token=3"))
         self.refused("--nonsense", lambda: kvloupe.compare(path, QUOKA, nonsense=3))
         self.refused("layer", lambda: kvloupe.explain(path, QUOKA, layer=99, chunk=2, kv_head=0, key=5))
+        self.refused("no row has the scope", lambda: kvloupe.compare(path, QUOKA, scope=[]))
+        self.refused("is not a scope", lambda: kvloupe.compare(path, QUOKA, scope="nothing"))
         self.refused("no view has this id", lambda: kvloupe.open(path).figure("kv_mop"))
         self.refused("no form", lambda: kvloupe.open(path).figure("kv_map", form="bmp"))
         # A path that looks like an option stays a path, and a NUL ends nothing.

@@ -1,5 +1,6 @@
 """A method in C: the page's example against numpy, and libraries that are none, lie, crash or hang."""
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -87,6 +88,8 @@ class Plugin(unittest.TestCase):
                              (f"{broken}:crashes", "signal 6"), (f"{broken}:frees", "signal 6")):
             with self.subTest(named=named):
                 self.refused(path, named, words, "--budget", "5")
+        self.refused(path, f"{scratch('methods.py')}:mine", "no such file", "--budget", "5")
+        self.refused(path, f"{pathlib.Path(__file__)}:mine", "cannot load", "--budget", "5")
         self.refused(path, f"{broken}:hangs", "had not ended after 2 s", "--budget", "5", "--time-limit", "2")
         self.refused(path, f"{broken}:some_nan", "nothing says how many keys to keep")
         self.assertFalse(os.path.exists(f"{path}.runs.h5"))

@@ -1,4 +1,5 @@
 #include "app/state/questions/how_it_ran/decode_drift.h"
+#include "app/state/span_choices.h"
 
 #include "app/state/token_text.h"
 #include "app/state/view.h"
@@ -78,8 +79,8 @@ std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceIn
   // The longest span that the tokens of this mean touch, but no part of the whole text.
   const trace::TokenSpan* near = nullptr;
   for (const trace::TokenSpan& span : info.spans) {
-    if (span.name.rfind("role", 0) == 0 || span.end - span.begin > 4 * analysis::kMeanOf ||
-        span.begin > at || span.end <= at + 1 - analysis::kMeanOf)
+    if (!is_landmark(span) || span.end - span.begin > 4 * analysis::kMeanOf || span.begin > at ||
+        span.end <= at + 1 - analysis::kMeanOf)
       continue;
     if (near == nullptr || span.end - span.begin > near->end - near->begin) near = &span;
   }

@@ -179,9 +179,9 @@ std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const 
           ? fmt::format("A {} {}, B {} it", fate(*kept_a), kept_a->span, fate(*kept_b))
           : fmt::format("Of {} A keeps {} of {} keys, B {}", kept_a->span, count(kept_a->kept),
                         kept_a->total, count(kept_b->kept));
-  return fmt::format("{}, {} ({:.3f} and {:.3f}).", kept,
-                     std::abs(a - b) < kNearly ? "at nearly the same recall" : "at a recall apart",
-                     a, b);
+  return fmt::format(
+      "{}, {} ({:.3f} and {:.3f}).", kept,
+      std::abs(a - b) < kNearly ? "at nearly the same recall" : "at different recall", a, b);
 }
 
 KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {
