@@ -296,12 +296,7 @@ Command capture_command(const GlobalOptions& global) {
   command.option("--dtype", &arguments->dtype, "type of the stored q, k and v")
       .one_of({"f16", "f32"})
       .show_default();
-  command
-      .option("--compute", &arguments->compute,
-              "type of the weights and of the inputs of matrix products; norms, RoPE and "
-              "attention are fp32")
-      .one_of({"fp32", "bf16", "fp16"})
-      .show_default();
+  add_compute_option(command, arguments->compute);
   command
       .option("--span", &arguments->spans,
               "NAME=TEXT: a span of that name where TEXT stands in the prompt, to be watched "

@@ -163,6 +163,15 @@ void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
       selection::default_budget(info.num_tokens));
 }
 
+void add_compute_option(Command& command, std::string& compute) {
+  command
+      .option("--compute", &compute,
+              "type of the weights and of the inputs of matrix products; norms, RoPE and "
+              "attention are fp32")
+      .one_of({"fp32", "bf16", "fp16"})
+      .show_default();
+}
+
 std::optional<trace::TokenSpan> span_of(const char* option, const std::string& text,
                                         const trace::TraceInfo& info) {
   if (text.empty()) return std::nullopt;

@@ -68,6 +68,9 @@ void note_budgets_that_fit(const std::vector<selection::MethodSpec>& specs,
 
 using state::kDeviceHelp;
 
+// --compute, of commands that run a model: fp32, bf16 or fp16.
+void add_compute_option(Command& command, std::string& compute);
+
 // The tokens that an option such as --span names: a span of the trace, "needle", or positions,
 // "1536-1551", both ends in, which "1536:1552" are, too. Nothing for an empty text. Throws Error{Input}.
 std::optional<trace::TokenSpan> span_of(const char* option, const std::string& text,

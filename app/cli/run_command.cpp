@@ -135,12 +135,7 @@ Command run_command(const GlobalOptions& global) {
               "f16: q, k and v are rounded, as a capture's are by default")
       .one_of({"f16", "f32"})
       .show_default();
-  command
-      .option("--compute", &arguments->compute,
-              "type of the weights and of the inputs of matrix products; norms, RoPE and "
-              "attention are fp32")
-      .one_of({"fp32", "bf16", "fp16"})
-      .show_default();
+  add_compute_option(command, arguments->compute);
   command
       .option("--device", &options.device,
               "cpu, cuda:N or sim (`kvloupe devices` lists them): where the model runs and the "

@@ -43,16 +43,8 @@ struct Layout {
   }
 };
 
-bool same_blocks(const BlockReport& report, const BlockStage& a, const BlockStage& b) {
-  if (a.rows != b.rows) return false;
-  for (std::int64_t row = 0; row < a.rows; ++row)
-    for (std::int64_t block = 0; block < report.grid.num_key_blocks(); ++block)
-      if (a.at(report, row, block) != b.at(report, row, block)) return false;
-  return true;
-}
-
 // A union's row is as tall as a few rows of the masks.
-Layout layout_of(const BlockReport& report, const std::vector<BlockStage>& stages) {
+Layout layout_of(const std::vector<BlockStage>& stages) {
   const auto mask_rows = static_cast<double>(stages.front().rows);
   const double tall = std::max(1.0, mask_rows / 8);
   const double gap = std::max(0.6, mask_rows / 10);
@@ -61,7 +53,7 @@ Layout layout_of(const BlockReport& report, const std::vector<BlockStage>& stage
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const BlockStage& stage = stages[i];
     // A stage that changes nothing is named with the one before.
-    if (i > 0 && same_blocks(report, *layout.places.back().stage, stage)) {
+    if (!stage.changes) {
       layout.titles.back() += fmt::format("; {}  the same: {}", i + 1, stage.title);
       continue;
     }
@@ -294,7 +286,7 @@ void labels_ui(DrawContext& context, const BlockReport& report, const Layout& la
 
 void BlockPlots::draw(DrawContext& context, const Tables& result) {
   const BlockReport& report = result->report;
-  const Layout layout = layout_of(report, result->stages);
+  const Layout layout = layout_of(result->stages);
   constexpr float kLeastHeight = 13;  // so that every stage has its name and bar beside it
   ImVec2 room = ImGui::GetContentRegionAvail();
   room.y = std::max(room.y, widgets::em(kLeastHeight));

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kvloupe::panels {
 namespace {
@@ -45,7 +46,9 @@ class DecodeDriftPanel final : public Panel {
       return;
     }
     if (!ready_ui(context, result, "Reading the losses")) return;
-    headline_ui(context, finding_of(*result, result.question.place.info(), context.figure));
+    if (std::exchange(found_for_, result.key) != result.key)  // it reads every token
+      found_ = finding_of(*result, result.question.place.info(), context.figure);
+    headline_ui(context, found_);
     if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -420,6 +423,7 @@ class DecodeDriftPanel final : public Panel {
 
   state::LastAnswer<DecodeDriftQuestion> shown_;
   widgets::MapTexture texture_;
+  std::string found_, found_for_;  // the finding, and the answer that it is of
   ContentFit loss_fit_, worse_fit_, kl_fit_;
 };
 

@@ -26,23 +26,9 @@ const analysis::Pca& pca_of(const Geometry& result, const GeometryPlot::Spec& sp
   return spec.queries ? result->points->query_pca : result->points->key_pca;
 }
 
-state::GeometryQuestion::Box box_without_sink(const Geometry& result) {
-  const auto& keys = result->points->every_key;
-  state::GeometryQuestion::Box box = result->key_box;
-  if (keys.size() < 3) return box;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    box.low[axis] = box.high[axis] = keys[1][axis];
-    for (std::size_t key = 2; key < keys.size(); ++key) {
-      box.low[axis] = std::min<double>(box.low[axis], keys[key][axis]);
-      box.high[axis] = std::max<double>(box.high[axis], keys[key][axis]);
-    }
-  }
-  return box;
-}
-
-state::GeometryQuestion::Box box_of(const Geometry& result, const GeometryPlot::Spec& spec) {
+const state::GeometryQuestion::Box& box_of(const Geometry& result, const GeometryPlot::Spec& spec) {
   if (spec.queries && spec.keys) return result->box;
-  if (spec.without_sink) return box_without_sink(result);
+  if (spec.without_sink) return result->key_box_without_sink;
   return spec.queries ? result->query_box : result->key_box;
 }
 

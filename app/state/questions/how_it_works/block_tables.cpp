@@ -111,6 +111,9 @@ std::vector<BlockStage> stages_of(const BlockReport& r, bool reads_masks) {
   if (!reads_masks)
     stages.push_back({"table", "The table: what is read, the chunk open", 1, &BlockReport::read,
                       &BlockReport::table});
+  for (std::size_t i = 1; i < stages.size(); ++i)
+    stages[i].changes =
+        stages[i].rows != stages[i - 1].rows || r.*stages[i].states != r.*stages[i - 1].states;
   return stages;
 }
 

@@ -24,6 +24,7 @@ struct BlockStage {
   replay::StageDensity replay::BlockReport::*density = nullptr;
   std::vector<replay::BlockState> replay::BlockReport::*states = nullptr;
   std::optional<replay::BlockExecution> way = {};  // that attends to just this
+  bool changes = true;                             // its blocks are not those of the stage above
 
   bool of_masks() const { return states == &replay::BlockReport::mask; }
   replay::BlockState at(const replay::BlockReport& report, std::int64_t row,

@@ -172,6 +172,10 @@ void measure(GeometryQuestion::Answer& answer) {
   const analysis::HeadPoints& points = *answer.points;
   answer.query_box = box_of({&points.queries, &points.mean_queries});
   answer.key_box = box_of({&points.keys});
+  const bool has_sink = points.keys.size() > 1 && points.key_positions.front() == 0;
+  const std::vector<std::array<float, 3>> others(points.keys.begin() + (has_sink ? 1 : 0),
+                                                 points.keys.end());
+  answer.key_box_without_sink = box_of({&others});
   answer.box = box_of({&points.queries, &points.mean_queries, &points.keys});
   if (!points.relevance.empty()) {
     const auto [least, most] =

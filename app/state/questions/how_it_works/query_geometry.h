@@ -83,6 +83,7 @@ struct GeometryQuestion : OfMethod<At::Cell> {
     // method says which it keeps; the latter says nothing of those that are lost, which asks for exact attention.
     std::vector<KeyFate> fates;
     Box box, query_box, key_box;                      // of all points, of the queries, of the keys
+    Box key_box_without_sink;                         // of the keys but key 0
     double least_relevance = -1, most_relevance = 1;  // S_q that occur, least < most
     float most_given = 0, most_received = 0;          // of attention
 

@@ -47,6 +47,11 @@ Table table(Workspace& workspace) {
   return table;
 }
 
+// Its quartiles lie close.
+bool is_steady(const measure::LatencyStats& stats) {
+  return stats.q75_ms - stats.q25_ms <= 0.1 * stats.median_ms;
+}
+
 }  // namespace
 
 std::vector<LatencyPart> parts_of(const LatencyReport& report) {
@@ -56,13 +61,6 @@ std::vector<LatencyPart> parts_of(const LatencyReport& report) {
           {"total", report.total},
           {"dense (" + report.dense_variant + ")", report.dense}};
 }
-
-namespace {
-// Its quartiles lie close.
-bool is_steady(const measure::LatencyStats& stats) {
-  return stats.q75_ms - stats.q25_ms <= 0.1 * stats.median_ms;
-}
-}  // namespace
 
 std::string verdict_of(const LatencyReport& report) {
   if (report.dense_reason) {
