@@ -1,8 +1,10 @@
 # The functions with which folders declare what they build. Sources are listed by name, one a line.
 #
-# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH])
+# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH] [UNITY])
 #   A static library. PUBLIC for what its headers include, PRIVATE for the rest (HDF5, Torch, ImGui are never PUBLIC).
 #   TORCH_PCH precompiles <ATen/ATen.h> for it (needs kvloupe::torch in PRIVATE).
+#   UNITY compiles eight files at a time, so that their headers are parsed once: a quarter of the time. Names in their
+#   anonymous namespaces must differ then.
 #   Without sources it is an INTERFACE library, so that a folder may start empty.
 #   Note: the linker takes from a static library only the objects that somebody refers to. An object that acts through
 #   a static initialiser alone (TORCH_LIBRARY) needs a function in it that somebody calls.
@@ -53,8 +55,15 @@ function(kvloupe_quick_test target)
   target_precompile_headers(${target} REUSE_FROM kvloupe_test_pch)
 endfunction()
 
+# What g++ 12 says of such files alone: that every file but the first is a header, and of strings that it looked into half.
+function(kvloupe_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage$<SEMICOLON>-Wno-maybe-uninitialized>)
+endfunction()
+
 function(kvloupe_add_module)
-  cmake_parse_arguments(arg "TORCH_PCH" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_PCH;UNITY" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "kvloupe_add_module(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -65,6 +74,9 @@ function(kvloupe_add_module)
   endif()
   add_library(${arg_NAME} STATIC ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PUBLIC kvloupe_options ${arg_PUBLIC} PRIVATE kvloupe_warnings ${arg_PRIVATE})
+  if(arg_UNITY)
+    kvloupe_unity(${arg_NAME})
+  endif()
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${arg_NAME})
   endif()

@@ -18,9 +18,9 @@
 namespace kvloupe::bench {
 namespace {
 
-constexpr std::array<std::int64_t, 4> kLengths = {1 << 10, 1 << 12, 1 << 14, 1 << 16};
+constexpr std::array<std::int64_t, 4> kPastLengths = {1 << 10, 1 << 12, 1 << 14, 1 << 16};
 constexpr std::int64_t kTraceTokens = 8192;
-constexpr int kRepetitions = 3;
+constexpr int kLengthsRepetitions = 3;
 
 Row empty_row(const std::string& method, std::int64_t past_len) {
   return {.id = fmt::format("{}_{}k", method.substr(0, method.find(':')), past_len / 1024),
@@ -50,7 +50,7 @@ Row measured(const session::TraceSession& session, const selection::MethodSpec& 
              std::int64_t past_len, const SuiteRun& run) {
   measure::LatencyOptions options;
   options.device = run.device;
-  options.repetitions = kRepetitions;
+  options.repetitions = kLengthsRepetitions;
   options.warm_up = 1;
   options.past_len = past_len;
   const int chunk = measure::last_full_chunk(session.info());
@@ -77,10 +77,10 @@ void run_lengths_suite(SuiteRun& run) {
   capture_engine().synthesize(synthetic, run.quiet());
   const session::TraceSession session(synthetic.output.string());
   const auto methods = replay::parse_methods("all").required_specs();
-  const std::size_t steps = methods.size() * kLengths.size();
+  const std::size_t steps = methods.size() * kPastLengths.size();
   std::size_t done = 0;
   for (const selection::MethodSpec& spec : methods)
-    for (const std::int64_t past_len : kLengths) {
+    for (const std::int64_t past_len : kPastLengths) {
       run.step(done++, steps, fmt::format("{} after {} keys", spec.id(), format_count(past_len)));
       run.add(measured(session, spec, past_len, run));
     }

@@ -34,7 +34,7 @@ constexpr std::array<Point, 7> kPoints = {{{8192, 1024},
                                            {65536, 2048},
                                            {131072, 1024}}};
 const std::vector<double> kSparsities = {0.7, 0.8, 0.9, 0.95};
-constexpr int kRepetitions = 5;
+constexpr int kPagedRepetitions = 5;
 
 constexpr Point kGoalPoint = {65536, 1024};
 constexpr double kGoalSparsity = 0.9;
@@ -118,7 +118,7 @@ std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsiti
     return rows;
   }
   const PagedBench bench = engine().bench_paged(point.past_len, point.chunk_len, sparsities,
-                                                kRepetitions, run.device, run.quiet());
+                                                kPagedRepetitions, run.device, run.quiet());
   for (std::size_t i = 0; i < sparsities.size(); ++i)
     rows.push_back(paged_row(point, bench, i, run));
   return rows;

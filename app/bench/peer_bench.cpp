@@ -21,7 +21,7 @@
 namespace kvloupe::bench {
 namespace {
 
-constexpr int kRepetitions = 3;
+constexpr int kPeerRepetitions = 3;
 
 struct CommandResult {
   bool succeeded = false;
@@ -75,7 +75,7 @@ Row capture_vs_peer(bool peers, const WorkContext& context) {
   capture::PrefillBenchOptions options;
   options.folder = folder.path();
   options.ids_file = folder.path() / "ids.txt";
-  options.repetitions = kRepetitions;
+  options.repetitions = kPeerRepetitions;
   options.want_plain = false;
   const capture::PrefillBench ours = capture_engine().bench_prefill(options, context);
   context.cancel.throw_if_cancelled();
@@ -84,7 +84,7 @@ Row capture_vs_peer(bool peers, const WorkContext& context) {
   const CommandResult peer = run_peer(fmt::format(
       "run --model {} --ids {} --output {} --threads {} --repetitions {}", quoted(model.string()),
       quoted(options.ids_file.string()), quoted((folder.path() / "peer.h5").string()),
-      engine().num_threads(), kRepetitions));
+      engine().num_threads(), kPeerRepetitions));
   context.cancel.throw_if_cancelled();
   const auto times = nlohmann::json::parse(peer.output, nullptr, false);
   if (!peer.succeeded || !times.is_array() || times.empty()) {

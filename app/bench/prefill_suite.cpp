@@ -18,14 +18,14 @@
 namespace kvloupe::bench {
 namespace {
 
-constexpr std::array<std::int64_t, 2> kLengths = {1024, 4096};
-constexpr int kRepetitions = 3;
+constexpr std::array<std::int64_t, 2> kPrefillLengths = {1024, 4096};
+constexpr int kPrefillRepetitions = 3;
 
 Row prefill_row(std::int64_t tokens, const WorkContext& context) {
   const ScratchFolder folder;
   capture::PrefillBenchOptions options;
   options.tokens = tokens;
-  options.repetitions = kRepetitions;
+  options.repetitions = kPrefillRepetitions;
   options.folder = folder.path();
   const capture::PrefillBench bench = capture_engine().bench_prefill(options, context);
   Row row{.id = fmt::format("prefill_{}k", tokens / 1024),
@@ -72,8 +72,8 @@ Row linear_row(const LinearCase& what, const WorkContext& context) {
     return row;
   }
   const double peak = engine().measure_peak_flops(what.type);
-  const capture::LinearBench bench =
-      capture_engine().bench_linear(what.shape, what.type, kLinearTokens, kRepetitions, context);
+  const capture::LinearBench bench = capture_engine().bench_linear(
+      what.shape, what.type, kLinearTokens, kPrefillRepetitions, context);
   row.time = measure::stats_of(bench.ms);
   const double flops = 1000 * bench.flops / row.time.median_ms;
   row.value = 100 * flops / peak;
@@ -84,9 +84,9 @@ Row linear_row(const LinearCase& what, const WorkContext& context) {
 }  // namespace
 
 void run_prefill_suite(SuiteRun& run) {
-  const std::size_t steps = kLengths.size() + kLinear.size();
+  const std::size_t steps = kPrefillLengths.size() + kLinear.size();
   std::size_t done = 0;
-  for (const std::int64_t tokens : kLengths) {
+  for (const std::int64_t tokens : kPrefillLengths) {
     run.step(done++, steps, fmt::format("prefill of {} tokens", format_count(tokens)));
     run.add(prefill_row(tokens, run.quiet()));
   }

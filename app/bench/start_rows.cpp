@@ -24,7 +24,7 @@ namespace kvloupe::bench {
 namespace {
 
 constexpr int kWarmUp = 2;
-constexpr int kRepetitions = 11;
+constexpr int kStarts = 11;
 
 void refuse(const std::string& why) {
   throw input_error("a start cannot be timed", why, "run kvloupe --version in a terminal");
@@ -60,7 +60,7 @@ Row timed(Row row, const char* argument, const WorkContext& context) {
   row.goal = Goal::AtMost;
   std::vector<double> samples;
   try {
-    for (int i = 0; i < kWarmUp + kRepetitions; ++i) {
+    for (int i = 0; i < kWarmUp + kStarts; ++i) {
       context.cancel.throw_if_cancelled();
       const double ms = ms_until_output(argument);
       if (i >= kWarmUp) samples.push_back(ms);

@@ -15,7 +15,6 @@
 namespace kvloupe::cli {
 namespace {
 
-using replay::Column;
 using replay::CompareRow;
 using replay::Number;
 using replay::NumberInfo;
@@ -41,7 +40,7 @@ std::vector<NumberInfo> all_columns() {
 std::vector<NumberInfo> columns_of(const CompareReport& report,
                                    const std::vector<ReportedRow>& rows) {
   const auto is_due = [&](const NumberInfo& info) {
-    if (info.column != Column::WhereKnown) return info.column == Column::Always;
+    if (info.column != replay::Column::WhereKnown) return info.column == replay::Column::Always;
     return std::any_of(rows.begin(), rows.end(), [&](const ReportedRow& one) {
       return !known(one.row, info.number).is_empty();
     });

@@ -56,7 +56,7 @@ struct LatencyNumber {
   const char* name;
   std::optional<double> (*of)(const LatencyReport&);
 };
-constexpr std::array<LatencyNumber, 5> kNumbers = {{
+constexpr std::array<LatencyNumber, 5> kPlotted = {{
     {"speedup", [](const LatencyReport& r) { return r.speedup(); }},
     {"total_ms", [](const LatencyReport& r) { return std::optional(r.total.median_ms); }},
     {"select_ms", [](const LatencyReport& r) { return std::optional(r.select.median_ms); }},
@@ -66,7 +66,7 @@ constexpr std::array<LatencyNumber, 5> kNumbers = {{
 }};
 std::vector<std::string> number_names() {
   std::vector<std::string> names;
-  for (const LatencyNumber& number : kNumbers) names.emplace_back(number.name);
+  for (const LatencyNumber& number : kPlotted) names.emplace_back(number.name);
   return names;
 }
 
@@ -283,7 +283,7 @@ void add_references(const std::vector<LatencyReport>& reports, const std::string
 figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std::string& y,
                             const std::map<std::string, std::string>& names,
                             const std::string& trace) {
-  const auto number = std::find_if(kNumbers.begin(), kNumbers.end(),
+  const auto number = std::find_if(kPlotted.begin(), kPlotted.end(),
                                    [&](const LatencyNumber& one) { return y == one.name; });
   figure::Chart chart;
   for (std::size_t i = 0; i < reports.size(); ++i) {

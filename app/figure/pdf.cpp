@@ -62,9 +62,9 @@ Surface surface_of(const Image& image) {
   return surface;
 }
 
-class Writer {
+class PdfWriter {
  public:
-  Writer(const Scene& scene, double width_pt) {
+  PdfWriter(const Scene& scene, double width_pt) {
     const double times = width_pt / scene.width;
     const auto take = [](void* to, const unsigned char* data, unsigned length) {
       static_cast<std::string*>(to)->append(reinterpret_cast<const char*>(data), length);
@@ -192,7 +192,7 @@ class Writer {
 }  // namespace
 
 std::string pdf_bytes(const Scene& scene, double width_pt) {
-  return Writer(scene, width_pt).take();
+  return PdfWriter(scene, width_pt).take();
 }
 
 }  // namespace kvloupe::figure

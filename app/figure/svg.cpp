@@ -71,9 +71,9 @@ std::string attributes(const Box& box) {
                      number(box.top), number(box.right - box.left), number(box.bottom - box.top));
 }
 
-class Writer {
+class SvgWriter {
  public:
-  Writer(const Scene& scene, double width_pt, std::string prefix) : prefix_(std::move(prefix)) {
+  SvgWriter(const Scene& scene, double width_pt, std::string prefix) : prefix_(std::move(prefix)) {
     for (const auto& font : scene.fonts) faces_.emplace_back(font);
     std::string body;
     for (const Item& item : scene.items) body += text_of(item);
@@ -181,7 +181,7 @@ class Writer {
 }  // namespace
 
 std::string svg_text(const Scene& scene, double width_pt, const std::string& prefix) {
-  return Writer(scene, width_pt, prefix).take();
+  return SvgWriter(scene, width_pt, prefix).take();
 }
 
 }  // namespace kvloupe::figure

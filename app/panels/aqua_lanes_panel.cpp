@@ -62,9 +62,10 @@ class AquaLanesPanel final : public Panel {
     headline_ui(context, text);
     if (error < of_twin && loss.query_lanes > loss.leading_lanes)
       text = fmt::format(
-          "A key's norm says the opposite: it loses {} by its queries' lanes, {} by the leading "
-          "ones. But a score needs the key only where its query is large.",
-          share_text(loss.query_lanes), share_text(loss.leading_lanes));
+          "By a key's norm alone static slicing would win ({} lost against {}), but a score needs "
+          "a "
+          "key only where its query is large.",
+          share_text(loss.leading_lanes), share_text(loss.query_lanes));
     else
       text = fmt::format(
           "A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
@@ -126,9 +127,9 @@ class AquaLanesPanel final : public Panel {
     using Shape = widgets::LegendItem::Shape;
     const auto color = [&](LaneChoice choice) { return loss_color(context.palette, choice); };
     widgets::legend_ui(context.palette,
-                       {{"I: own largest lanes", color(LaneChoice::Magnitude), Shape::Line},
-                        {"I: leading lanes", color(LaneChoice::Leading), Shape::Line},
-                        {"I: largest lanes of the query (what AQUA cuts)",
+                       {{"own largest lanes", color(LaneChoice::Magnitude), Shape::Line},
+                        {"leading lanes", color(LaneChoice::Leading), Shape::Line},
+                        {"largest lanes of the query (what AQUA cuts)",
                          color(LaneChoice::QueryLanes), Shape::Line}});
     if (!result->name_beside.empty())
       widgets::text_colored(context.palette.text,
@@ -177,8 +178,9 @@ class AquaLanesPanel final : public Panel {
     std::string text = "All lanes are kept: no length saves multiplications.";
     if (even.one_projection)
       text = fmt::format(
-          "Fewer multiplications from {:.0f} keys on (d\u00B2/(d\u2212k), the query rotated), from "
-          "{:.0f} with the key's rotation too (2d\u00B2/(d\u2212k)). This {} sees {} keys.",
+          "Multiplications are saved above {:.0f} keys (d\u00B2/(d\u2212k)), above {:.0f} where "
+          "keys "
+          "are rotated too (2d\u00B2/(d\u2212k)). This {} sees {}.",
           *even.one_projection, *even.two_projections, step_word(r.span.phase),
           format_count(r.span.end()));
     if (r.stored_lanes == r.head_dim) return text;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kvloupe::panels {
@@ -31,6 +32,8 @@ struct StagePlace {
   }
 };
 
+constexpr std::string_view kTableStage = "table";
+
 struct Layout {
   std::vector<StagePlace> places;
   std::vector<std::string> titles;  // of the places
@@ -47,17 +50,17 @@ struct Layout {
 Layout layout_of(const std::vector<BlockStage>& stages) {
   const auto mask_rows = static_cast<double>(stages.front().rows);
   const double tall = std::max(1.0, mask_rows / 8);
-  const double gap = std::max(0.6, mask_rows / 10);
+  const double gap = std::max(0.3, mask_rows / 12);
   Layout layout;
   double at = gap;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const BlockStage& stage = stages[i];
-    // A stage that changes nothing is named with the one before.
+    // A stage that changes nothing is no picture of its own.
     if (!stage.changes) {
-      layout.titles.back() += fmt::format("; {}  the same: {}", i + 1, stage.title);
+      if (stage.id == kTableStage) layout.titles.back() += ": what is read";
       continue;
     }
-    layout.titles.push_back(fmt::format("{}  {}", i + 1, stage.title));
+    layout.titles.push_back(stage.title);
     StagePlace place{&stage, 1, at};
     if (!stage.of_masks()) place.row_height = stage.rows > 1 ? std::max(1.0, tall * 0.7) : tall;
     at = place.end() + gap * 1.6;

@@ -38,7 +38,8 @@ class BudgetSweepPanel final : public Panel {
     if (!ready_ui(context, result, "Sweeping the budget")) return;
     const Number number = state::budget_sweep_number(context.workspace);
     const std::vector<SweepStroke> lines = sweep_strokes(context.palette, result.question, *result);
-    if (const std::string found = state::sweep_finding({lines.begin(), lines.end()}, number);
+    const bool exact = result->exact || !result.question.wants_exact();
+    if (const std::string found = state::sweep_finding({lines.begin(), lines.end()}, number, exact);
         !found.empty())
       headline_ui(context, found);
     legend(context, lines, number);
@@ -140,7 +141,7 @@ class BudgetSweepPanel final : public Panel {
     widgets::text_wrapped(
         context.palette.muted,
         is_of_one_cell(*result)
-            ? fmt::format("A budget of all {} keys chooses nothing: the curves end before it.",
+            ? fmt::format("Curves stop below {} keys, where everything is kept.",
                           format_count(result->past))
             : fmt::format("A chunk with no more keys than the budget chooses nothing and is left "
                           "out: the lower numbers on the axis say how many cells remain, none at "
@@ -312,8 +313,7 @@ class BudgetSweepPanel final : public Panel {
     widgets::table_ui(context.palette, "##enough", table, look);
     widgets::text_wrapped(
         context.palette.muted,
-        result->exact ? "Every larger budget that was computed reaches it, too. \u2013: never "
-                        "reached."
+        result->exact ? "All larger budgets tested reach it too. \u2013: not reached."
         : result.question.wants_exact()
             ? "Being refined. \u2013: not reached by the budgets computed so far."
             : "From here on, among the budgets computed; scope head finds the exact one. \u2013: "

@@ -89,8 +89,8 @@ class KvMapPanel final : public Panel {
     show_ui(context, kView);
     slot_head_ui(context, picture, slot, "KV map");
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
+    finding_ui(context, picture);
     legend(context);
-    mean_ui(context, picture);
     head_.end(head_key(context));
     ImGui::Dummy({0, widgets::em(0.9F)});
     fit(picture);
@@ -110,17 +110,15 @@ class KvMapPanel final : public Panel {
     return std::pair(*mean, state::words_of(chunks, place.info()));
   }
 
-  // "needle: 19 of 22 kept" and the mean recall where chunks are chosen, beside what was drawn last.
-  static void mean_ui(DrawContext& context, const Picture& picture) {
+  // "19 of needle's 22 keys are kept. Mass recall is 0.693 from the question on (chunk 15)."
+  static void finding_ui(DrawContext& context, const Picture& picture) {
     std::string text;
     if (const auto kept = state::kept_of_span(*picture.map, picture.map.question.place))
-      text = fmt::format("{}: {} of {} kept", kept->span, kept->kept, kept->total);
+      text = state::words_of(*kept) + ".";
     if (const auto mean = mean_recall_of(context, picture))
-      text += fmt::format("{}mass recall {:.3f}, {}", text.empty() ? "" : " \u00B7 ", mean->first,
+      text += fmt::format("{}Mass recall is {:.3f} {}.", text.empty() ? "" : " ", mean->first,
                           mean->second);
-    if (text.empty()) return;
-    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
-    widgets::text_colored(context.palette.muted, text);
+    if (!text.empty()) headline_ui(context, text);
   }
 
   static void slot_head_ui(DrawContext& context, const Picture& picture, Slot slot,
@@ -171,7 +169,7 @@ class KvMapPanel final : public Panel {
                         ImGuiWindowFlags_NoScrollbar);
       head_of(index);
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
-        mean_ui(context, picture);
+        finding_ui(context, picture);
         ImGui::Dummy({0, widgets::em(0.7F)});
         fit(picture, axes_of(index));
         ImVec2 left = ImGui::GetContentRegionAvail();

@@ -308,7 +308,7 @@ class LatencyPanel final : public Panel {
           context.palette.muted,
           fmt::format("dense: the fastest form, here {}, timed in turns with the method. Attention "
                       "over what was kept takes this machine {:.3g} ms at least. The total is one "
-                      "chain: the parts are timed apart and need not add up to it.",
+                      "chain: its parts are timed separately and may not add up to it.",
                       r.dense_variant, r.floor_ms));
     bars_ui(context, result, longest);
   }

@@ -1,6 +1,7 @@
 // layer_head_overview: one number for every layer and head, to see in one look where a method, or
 // its premise, fails. A click goes there. Of one method, of several, or of A less B.
 #include "app/panels/overview_grid.h"
+#include "app/panels/overview_lists.h"
 #include "app/panels/show_control.h"
 #include "app/state/token_text.h"
 
@@ -23,12 +24,6 @@ using state::Show;
 using state::Slot;
 
 constexpr const char* kView = "layer_head_overview";
-
-// Of the two ends of the list of cells.
-struct Headings {
-  const char* worst;
-  const char* best;
-};
 
 class OverviewPanel final : public Panel {
  public:
@@ -78,6 +73,8 @@ class OverviewPanel final : public Panel {
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
     const Coloring coloring(info, scale_.of(result.question, *result));
     scale_ui(context, result, info, coloring);
+    if (const std::string text = state::overview_finding(result.question, *result); !text.empty())
+      headline_ui(context, text);
     note_ui(context, result.question);
     head_.end(result.question.place.cell_key() + result.question.key());
     const bool entropy = info.number == Number::Entropy;
@@ -87,7 +84,7 @@ class OverviewPanel final : public Panel {
   }
 
   void grid_and_extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
-                            const Coloring& coloring, const Headings& headings) {
+                            const Coloring& coloring, const OverviewHeadings& headings) {
     if (!context.figure) {
       const float room = ImGui::GetContentRegionAvail().y;
       const float below = room - grid_.height(result->overview) - widgets::em(0.6F);
@@ -97,7 +94,7 @@ class OverviewPanel final : public Panel {
                         ImGuiWindowFlags_HorizontalScrollbar);
       grid_.draw(context, result, info, coloring);
       ImGui::EndChild();
-      if (lists) lists_ui(context, result, coloring, headings);
+      if (lists) overview_lists_ui(context, result, coloring, headings);
       return;
     }
     const float side = widgets::em(23);
@@ -109,14 +106,14 @@ class OverviewPanel final : public Panel {
                         ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
       grid_.draw(context, result, info, coloring);
       ImGui::EndChild();
-      return lists_ui(context, result, coloring, headings);
+      return overview_lists_ui(context, result, coloring, headings);
     }
     ImGui::BeginChild("grid", {ImGui::GetContentRegionAvail().x - side, 0});
     grid_.draw(context, result, info, coloring);
     ImGui::EndChild();
     ImGui::SameLine();
     ImGui::BeginChild("extremes", {0, 0}, ImGuiChildFlags_None, ImGuiWindowFlags_NoScrollbar);
-    extremes_ui(context, result, info, coloring, headings);
+    overview_extremes_ui(context, result, info, coloring, headings);
     ImGui::EndChild();
   }
 
@@ -158,8 +155,10 @@ class OverviewPanel final : public Panel {
     if (!drawn.problem().empty()) other_ready_ui(context, drawn.other);
     if (!drawn.other.note.empty()) widgets::text_wrapped(context.palette.muted, drawn.other.note);
     const int count = static_cast<int>(drawn.pictures.size());
-    if (count == 2 && !drawn.other)
+    if (count == 2 && !drawn.other) {
       same_method_ui(context, drawn.pictures[0].method, drawn.pictures[1].method);
+      both_finding_ui(context, results);
+    }
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const int across = grids_across(results, room);
     const int down = (count + across - 1) / across;
@@ -176,6 +175,15 @@ class OverviewPanel final : public Panel {
                  result ? range_of(result) : state::OverviewScale::Range());
       ImGui::EndChild();
     }
+  }
+
+  // Of methods whose number is the same.
+  void both_finding_ui(DrawContext& context, const std::vector<Overview>& results) {
+    const OverviewQuestion &a = results[0].question, &b = results[1].question;
+    if (a.number() != b.number() || a.method == b.method) return;
+    const auto result =
+        difference_.ask(context.workspace, state::overview_difference_question(context.workspace));
+    if (result) headline_ui(context, state::overview_finding(result.question, *result));
   }
 
   // As many beside each other as give cells of which the shorter side is longest, in all of them.
@@ -388,88 +396,6 @@ class OverviewPanel final : public Panel {
                 keys ? "struck out: dense, or none of these keys comes before the chunk"
                      : "struck out: dense, everything is kept");
     ImGui::Dummy({0, widgets::grid(0.5F)});
-  }
-
-  static void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
-    const widgets::FontScope small(widgets::Type::Caption);
-    if (context.figure) ImGui::SameLine(0, widgets::em(1));
-    widgets::text_wrapped(color, text);
-  }
-
-  // The two ends of the list beside each other, in the room below the grid. A click goes there.
-  static void lists_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
-                       const Headings& headings) {
-    const std::vector<std::int32_t>& cells = result->by_worth;
-    const float line = ImGui::GetTextLineHeightWithSpacing();
-    const float room = ImGui::GetContentRegionAvail().y - line;
-    // Below each other on paper, where half the width has no room for a line's numbers.
-    const bool on_paper = context.least_plot > 0;
-    constexpr float kLinesOnPaper = 4;
-    const float lines = on_paper ? kLinesOnPaper : std::max(1.0F, room / line);
-    const auto count = std::min(static_cast<std::size_t>(lines), cells.size());
-    const ImVec2 size =
-        on_paper ? ImVec2(0, line * (static_cast<float>(count) + 1))
-                 : ImVec2(std::min(ImGui::GetContentRegionAvail().x / 2, widgets::em(26)), 0);
-    for (const bool best : {false, true}) {
-      if (best && !on_paper) ImGui::SameLine();
-      ImGui::BeginChild(best ? "best" : "worst", size, ImGuiChildFlags_None,
-                        ImGuiWindowFlags_NoScrollbar);
-      heading_ui(context, best ? headings.best : headings.worst,
-                 result->gap.values.empty() ? "" : "value, and gap to the oracle (sorted by it)");
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::int32_t index = cells[best ? cells.size() - 1 - i : i];
-        const ImVec2 at = ImGui::GetCursorScreenPos();
-        const int cols = result->overview.values.cols;
-        if (ImGui::Selectable(fmt::format("##cell {}", index).c_str()) && !result.stale)
-          go_to_cell(context.workspace, *result,
-                     result->overview.layers[static_cast<std::size_t>(index / cols)], index % cols);
-        ImGui::SetCursorScreenPos(at);
-        extreme_ui(context, result, coloring, index);
-      }
-      ImGui::EndChild();
-    }
-  }
-
-  static void extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
-                          const Coloring& coloring, const Headings& headings) {
-    const std::vector<std::int32_t>& cells = result->by_worth;
-    // As many as the height has room for, beside two headings and the meaning.
-    const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);
-    const float lines = std::clamp(room / 2 / ImGui::GetTextLineHeightWithSpacing(), 1.0F, 9.0F);
-    const std::size_t count = std::min(static_cast<std::size_t>(lines), cells.size());
-    for (const bool best : {false, true}) {
-      {
-        const widgets::FontScope strong(widgets::Type::Strong);
-        widgets::text_colored(context.palette.text, best ? headings.best : headings.worst);
-      }
-      if (!best && !result->gap.values.empty())
-        remark_ui(context, context.palette.muted, "by the gap to the oracle");
-      for (std::size_t i = 0; i < count; ++i)
-        extreme_ui(context, result, coloring, cells[best ? cells.size() - 1 - i : i]);
-      ImGui::Dummy({0, widgets::grid(1)});
-    }
-    widgets::text_wrapped(context.palette.muted, info.sentence);
-  }
-
-  static void extreme_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
-                         std::int32_t index) {
-    const analysis::Matrix& values = result->overview.values;
-    const double value = values.values[static_cast<std::size_t>(index)];
-    const int layer = result->overview.layers[static_cast<std::size_t>(index / values.cols)];
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float box = widgets::em(0.9F);
-    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + 2}, {at.x + box, at.y + 2 + box},
-                                              coloring.at(context.palette, value), 3);
-    ImGui::SetCursorScreenPos({at.x + box + widgets::em(0.5F), at.y});
-    widgets::text_colored(
-        context.palette.text,
-        fmt::format("layer {}, {} {}", layer, head_word(*result), index % values.cols));
-    ImGui::SameLine(widgets::em(13));
-    const widgets::FontScope mono(widgets::Type::Number);
-    std::string text = fmt::format("{:.3f}", value);
-    if (!result->gap.values.empty())
-      text += fmt::format("  gap {:.3f}", result->gap.values[static_cast<std::size_t>(index)]);
-    widgets::text_colored(context.palette.muted, text);
   }
 
   std::array<state::LastAnswer<OverviewQuestion>, state::kMostMethods> shown_;

@@ -236,7 +236,7 @@ class MethodDiffPanel final : public Panel {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, "Differ most");
     }
-    widgets::text_colored(context.palette.muted, "means over the rows of a cell");
+    widgets::text_colored(context.palette.muted, "averaged over the rows of a cell");
     const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
     const auto fit =
         static_cast<std::size_t>(std::max(1.0F, ImGui::GetContentRegionAvail().y / line - 1));

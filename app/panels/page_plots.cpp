@@ -41,11 +41,6 @@ void page_tooltip(DrawContext& context, const Pages& result, std::size_t index) 
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_keys(page.begin, page.end);
 }
 
-void reselected_ring(ImDrawList* draw, const DrawContext& context, ImVec2 at) {
-  draw->AddCircle(at, widgets::em(0.42F), color_of(context.palette, PageMove::Reselected), 0,
-                  std::max(1.0F, widgets::em(0.11F)));
-}
-
 void cut_line(ImDrawList* draw, const DrawContext& context, ImVec2 from, ImVec2 to) {
   draw->AddLine(from, to, widgets::with_alpha(context.palette.text, 0.55F),
                 std::max(1.0F, widgets::em(0.07F)));
@@ -97,7 +92,6 @@ std::optional<std::size_t> dots_ui(DrawContext& context, const Pages& result) {
         at, radius,
         widgets::with_alpha(color_of(context.palette, page.verdict),
                             page.verdict == PageVerdict::Neither ? 0.55F : 0.95F));
-    if (page.move == PageMove::Reselected) reselected_ring(draw, context, at);
     if (span && page.begin < span->end && page.end > span->begin)
       watched.emplace_back(at, color_of(context.palette, page.verdict));
     if (const float d = std::hypot(at.x - mouse.x, at.y - mouse.y); d < nearest)
@@ -128,8 +122,6 @@ void strokes_ui(DrawContext& context, const Pages& result) {
                         widgets::with_alpha(color, 0.38F));
     draw->AddRectFilled({top.x - width / 2, top.y}, {top.x + width / 2, top.y + 2}, color);
     draw->AddCircleFilled(best, std::max(1.2F, std::min(width * 0.6F, widgets::em(0.22F))), color);
-    if (page.move == PageMove::Reselected && page_width > widgets::em(0.4F))
-      reselected_ring(draw, context, top);
   }
 }
 
@@ -188,31 +180,20 @@ void setup_churn_axes(const Pages& result, float height) {
   ImPlot::SetupAxes(step_word(report.span.phase),
                     fitting("Jaccard with the step before", "Jaccard", height),
                     ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock, ImPlotAxisFlags_Lock);
-  ImPlot::SetupAxis(ImAxis_Y2, fitting("pages new, taken again", "new, again", height),
-                    ImPlotAxisFlags_AuxDefault | ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisLimits(ImAxis_X1, first - 0.5, report.steps.back().chunk + 0.5,
                           ImPlotCond_Always);
   ImPlot::SetupAxisLimits(ImAxis_Y1, 0, 1.05, ImPlotCond_Always);
-  ImPlot::SetupAxisLimits(ImAxis_Y2, 0, 2.0 * result->most_moves, ImPlotCond_Always);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
   ImPlot::SetupAxisFormat(ImAxis_Y1, "%.1f");
-  ImPlot::SetupAxisFormat(ImAxis_Y2, format_token_tick);
   ImPlot::SetupFinish();
 }
 
 void churn_ui(DrawContext& context, const PageReport& report) {
   const auto& p = context.palette;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const auto bar = [&](double from, double to, int count, ImU32 color) {
-    if (count == 0) return;
-    draw->AddRectFilled(ImPlot::PlotToPixels(from, double(count), ImAxis_X1, ImAxis_Y2),
-                        ImPlot::PlotToPixels(to, 0.0, ImAxis_X1, ImAxis_Y2), color);
-  };
   std::vector<ImVec2> line;
   for (const PageStep& step : report.steps) {
     const double x = step.chunk;
-    bar(x - 0.34, x, step.fresh, color_of(p, PageMove::New));
-    bar(x, x + 0.34, step.reselected, color_of(p, PageMove::Reselected));
     if (step.jaccard) line.push_back(ImPlot::PlotToPixels(x, *step.jaccard));
   }
   draw->AddPolyline(line.data(), static_cast<int>(line.size()), p.text, 0,

@@ -3,6 +3,7 @@
 #include "app/panels/geometry_plot.h"
 #include "app/panels/show_control.h"
 
+#include "app/state/kept_of_span.h"
 #include "app/state/labels.h"
 #include "app/state/token_text.h"
 
@@ -171,7 +172,7 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
 // "of needle's 22 keys quoka keeps 19, snapkv none." Empty where nothing is watched.
 std::string kept_words(const std::vector<Geometry>& results) {
   const auto span = state::watched_span(results.front().question.place);
-  std::string text;
+  std::vector<state::KeptBy> each;
   for (const Geometry& result : results) {
     // Those before the chunk: what lies in it or after it was no choice.
     const auto past = std::min<std::ptrdiff_t>(std::ssize(result->fates),
@@ -183,13 +184,11 @@ std::string kept_words(const std::vector<Geometry>& results) {
       return !fate.lost && fate.state != analysis::KeyState::Dropped &&
              fate.state != analysis::KeyState::Evicted;
     });
-    const std::string id = result.question.method.id();
-    text += text.empty() ? fmt::format("of {}'s {} keys {} keeps", state::readable_name(span->name),
-                                       end - begin, id)
-                         : fmt::format(", {}", id);
-    text += kept == 0 ? " none" : fmt::format(" {}", kept);
+    each.push_back({result.question.method.id(),
+                    {state::readable_name(span->name), static_cast<std::int32_t>(kept),
+                     static_cast<std::int32_t>(end - begin)}});
   }
-  return text + ".";
+  return state::words_of(each) + ".";
 }
 
 // "Of the question's 17 queries quoka asks 7, snapkv asks 11 for the next chunk." Empty where one of the
@@ -202,11 +201,12 @@ std::string both_finding(const std::vector<Geometry>& results) {
     const Asking asking = asking_in(result.question.place, queries);
     if (asking.queries == 0) return "";
     text += text.empty() ? fmt::format("Of the question's {} queries ", asking.queries) : ", ";
-    text += fmt::format("{} asks {}", result.question.method.id(), asking.chosen);
-    if (queries.votes_after) text += " for the next chunk";
+    text += result.question.method.id();
+    text += queries.votes_after ? "'s vote for the next chunk uses " : " asks ";
+    text += std::to_string(asking.chosen);
   }
   const std::string kept = kept_words(results);
-  return text + (kept.empty() ? "." : "; " + kept);
+  return text + (kept.empty() ? "." : ". " + kept);
 }
 
 // Whether the queries are a small blob among the keys, and there is room to show them closer in a plot of

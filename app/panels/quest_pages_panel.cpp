@@ -72,10 +72,9 @@ class QuestPagesPanel final : public Panel {
     std::string text, more;
     if (!r.dense_reason) {
       const int chosen = r.hits + r.wastes, best = r.hits + r.misses;
-      text =
-          fmt::format("Of {} page{} chosen by bound {} {} truly among the {} best by logit ({}).",
-                      chosen, chosen == 1 ? "" : "s", r.hits, r.hits == 1 ? "is" : "are", best,
-                      share_text(r.page_recall()));
+      text = fmt::format("{} of the {} page{} chosen by bound {} among the {} best by logit ({}).",
+                         r.hits, chosen, chosen == 1 ? "" : "s", r.hits == 1 ? "is" : "are", best,
+                         share_text(r.page_recall()));
       if (r.forced > 0) more = "The last page is kept by rule. ";
     }
     more += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",
@@ -142,8 +141,7 @@ class QuestPagesPanel final : public Panel {
         {"missed", color_of(p, PageVerdict::Miss), Shape::Dot},
         {"taken for nothing", color_of(p, PageVerdict::Waste), Shape::Dot},
         {"kept by rule", color_of(p, PageVerdict::Forced), Shape::Dot},
-        {"neither", color_of(p, PageVerdict::Neither), Shape::Dot},
-        {"taken again", color_of(p, PageMove::Reselected), Shape::Ring}};
+        {"neither", color_of(p, PageVerdict::Neither), Shape::Dot}};
     if (const auto span = state::watched_span(result.question.place))
       items.push_back({state::readable_name(span->name), p.text, Shape::Frame});
     if (shows_equal_bounds(result)) items.push_back({"bound = best", p.faint, Shape::Line});
@@ -155,8 +153,7 @@ class QuestPagesPanel final : public Panel {
     const auto& p = context.palette;
     const PageReport& r = result->report;
     const bool decode = r.span.phase == trace::Phase::Decode;
-    heading_ui(context,
-               decode ? "Decode steps, as in the paper" : "Chunks of the prompt (extension)",
+    heading_ui(context, decode ? "Decode steps, as in the paper" : "Chunks of the prompt",
                fmt::format("pages taken by {}", result->row_is_one_head
                                                     ? fmt::format("query head {}", r.q_head)
                                                     : "the query heads of the KV head together"));
@@ -164,12 +161,11 @@ class QuestPagesPanel final : public Panel {
                            {"new", color_of(p, PageMove::New)},
                            {"taken again after it was dropped", color_of(p, PageMove::Reselected)},
                            {"dropped", color_of(p, PageMove::Dropped)},
-                           {"never taken", color_of(p, PageMove::Out)},
-                           {"Jaccard with the step before", p.text, Shape::Line}});
+                           {"never taken", color_of(p, PageMove::Out)}});
     ImGui::Dummy({0, widgets::em(0.6F)});  // the spans are named above the map
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.8F);
-    page_steps_ui(context, result, texture_, {room.x * 0.58F - gap, room.y});
+    page_steps_ui(context, result, texture_, {room.x * 0.66F - gap, room.y});
     ImGui::SameLine(0, gap);
     page_churn_ui(context, result, ImGui::GetContentRegionAvail());
   }

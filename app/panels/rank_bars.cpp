@@ -133,7 +133,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "beyond rank 320: 70 of 87 wastes; 13 keys of needle, 9 of them lost"
+// "Not drawn (rank above 320): 70 of 87 wastes; 13 keys of needle, 9 of them lost"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -149,13 +149,13 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
     all_wastes += one.wastes;
   }
   if (watched + all_wastes == 0) return;
-  std::string text = fmt::format("beyond rank {}:", format_count(std::llround(last)));
+  std::string text = fmt::format("Not drawn (rank above {}):", format_count(std::llround(last)));
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
-    text += fmt::format("{} {} {} of {}, lost {}", all_wastes > 0 ? ";" : "", watched,
-                        watched == 1 ? "key" : "keys",
-                        state::readable_name(state::watched_span(methods.front().place)->name),
-                        methods.size() == 1 ? lost : "by " + lost);
+    text +=
+        fmt::format("{} {} {} of {}, lost: {}", all_wastes > 0 ? ";" : "", watched,
+                    watched == 1 ? "key" : "keys",
+                    state::readable_name(state::watched_span(methods.front().place)->name), lost);
   const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_wrapped(context.palette.muted, text);
 }

@@ -189,6 +189,18 @@ class ReceivedRankingsPanel final : public Panel {
   }
 
   static void finding_ui(DrawContext& context, const Picture& picture) {
+    std::string text;
+    if (picture.has_selection())
+      text = fmt::format("{} of the global and {} of the query-specific keys are selected. ",
+                         share(picture.chosen->global), share(picture.chosen->query_specific));
+    headline_ui(context, text + of_span(picture.place(), picture));
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_wrapped(context.palette.muted, meaning_of_kinds(picture));
+  }
+
+  // "Global: the 96 keys of 1,920 with most attention on average from queries 1,920 to 2,047 in query heads 3
+  // to 5. Query-specific: the 28 further ones that only some query gives as much."
+  static std::string meaning_of_kinds(const Picture& picture) {
     const ReceivedRankings& r = picture.rankings();
     const std::string queries = r.query_end - r.query_begin == 1
                                     ? fmt::format("query {}", format_count(r.query_begin))
@@ -198,19 +210,18 @@ class ReceivedRankingsPanel final : public Panel {
                                   ? fmt::format("query head {}", r.first_q_head)
                                   : fmt::format("query heads {} to {}", r.first_q_head,
                                                 r.first_q_head + r.num_q_heads - 1);
-    std::string text = of_span(picture.place(), picture);
-    text += fmt::format("Of {} {} {} global and {} query-specific, by the attention of {} in {}.",
-                        format_count(r.num_keys()), r.num_keys() == 1 ? "key" : "keys",
-                        count(picture.ranked->num_global),
-                        format_count(picture.ranked->num_query_specific), queries, heads);
-    if (picture.has_selection())
-      text +=
-          fmt::format(" The method selected {} of the global and {} of the query-specific ones.",
-                      share(picture.chosen->global), share(picture.chosen->query_specific));
-    headline_ui(context, text);
+    std::string text = fmt::format(
+        "Global: {} of {} keys, the {} with most attention on average from {} in {}. "
+        "Query-specific: {} more, among the {} best by their maximum alone.",
+        format_count(picture.ranked->num_global), format_count(r.num_keys()),
+        share_text(ReceivedRankings::kTopShare), queries, heads,
+        format_count(picture.ranked->num_query_specific), format_count(r.top));
+    if (const std::int64_t step = picture.ranked->drawn_one_in; step > 1)
+      text += fmt::format(" Below, one in {} of the other keys is drawn.", step);
+    return text;
   }
 
-  // "Of the 22 keys of needle none is selected; 4 are global and 7 query-specific. "
+  // "Of needle's 22 keys none is selected; 4 are global and 7 query-specific."
   static std::string of_span(const Place& place, const Picture& picture) {
     const ReceivedRankings& r = picture.rankings();
     const auto span = state::watched_span(place);
@@ -226,8 +237,8 @@ class ReceivedRankingsPanel final : public Panel {
     std::string chosen;
     if (picture.has_selection())
       chosen = selected == 0 ? "none is selected; " : count(selected) + " selected; ";
-    return fmt::format("Of the {} keys of {} {}{} global and {} query-specific. ",
-                       end - span->begin, state::readable_name(span->name), chosen, count(global),
+    return fmt::format("Of {}'s {} keys {}{} global and {} query-specific.",
+                       state::readable_name(span->name), end - span->begin, chosen, count(global),
                        specific);
   }
 
@@ -268,16 +279,6 @@ class ReceivedRankingsPanel final : public Panel {
       items.push_back({state::readable_name(span->name), context.palette.text,
                        widgets::LegendItem::Shape::Ring});
     widgets::legend_ui(context.palette, items);
-    const std::int64_t top = picture.rankings().top;
-    const widgets::FontScope small(widgets::Type::Caption);
-    std::string text =
-        fmt::format("high: {} ({} of the keys)",
-                    top == 1 ? "the best" : fmt::format("among the {} best", format_count(top)),
-                    share_text(ReceivedRankings::kTopShare));
-    if (const std::int64_t step = picture.ranked->drawn_one_in; step > 1)
-      text += fmt::format("; below, one in {} of the other keys is drawn", step);
-    beside_ui(widgets::em(1), ImGui::CalcTextSize(text.c_str()).x);
-    widgets::text_wrapped(context.palette.muted, text);
   }
 
   void strips_ui(DrawContext& context, const Picture& picture, ImVec2 size) {
@@ -375,10 +376,21 @@ class ReceivedRankingsPanel final : public Panel {
     return few && span->begin < picture.rankings().num_keys() ? span : std::nullopt;
   }
 
-  // Of no kind, what is selected is blue as everywhere.
-  static ImU32 color_of_key(const widgets::Palette& palette, KeyKind kind, bool selected) {
-    if (kind != KeyKind::Other) return widgets::color_of(palette, kind);
-    return widgets::with_alpha(selected ? palette.hit : palette.muted, selected ? 0.8F : 0.45F);
+  // What became of the key, where a method selected; else of which kind it is. Its kind is in the strips.
+  static ImU32 color_of_key(const widgets::Palette& palette, const Picture& picture,
+                            std::size_t key) {
+    const KeyKind kind = picture.rankings().kind[key];
+    const ImU32 other = widgets::with_alpha(palette.muted, 0.45F);
+    if (picture.selected(key)) return palette.hit;
+    if (kind == KeyKind::Other) return other;
+    const bool wanted = kind == KeyKind::Global || kind == KeyKind::QuerySpecific;
+    return picture.has_selection() && wanted ? palette.miss : widgets::color_of(palette, kind);
+  }
+
+  // Neither selected nor of a kind that should be.
+  static bool is_left(const Picture& picture, std::size_t key) {
+    return picture.has_selection() && !picture.selected(key) &&
+           picture.rankings().kind[key] == KeyKind::Other;
   }
 
   static void marks_ui(DrawContext& context, const Picture& picture, const Extent& least) {
@@ -389,16 +401,12 @@ class ReceivedRankingsPanel final : public Panel {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     for (std::int32_t key = span->begin; key < end; ++key) {
       const auto index = static_cast<std::size_t>(key);
-      const bool filled = !picture.has_selection() || picture.selected(index);
       const ImVec2 at = pixel_of(r, least, key);
-      // The ring says that it is watched, what is in it what it is and whether it was selected.
+      // The ring says that it is watched.
       draw->AddCircleFilled(at, widgets::em(0.34F), context.palette.panel);
       draw->AddCircle(at, widgets::em(0.34F), context.palette.text, 0, widgets::em(0.1F));
-      const ImU32 color = color_of_key(context.palette, r.kind[index], picture.selected(index));
-      if (filled)
-        draw->AddCircleFilled(at, widgets::em(0.2F), color);
-      else if (r.kind[index] != KeyKind::Other)
-        draw->AddCircleFilled(at, widgets::em(0.2F), context.palette.miss);
+      if (!is_left(picture, index))
+        draw->AddCircleFilled(at, widgets::em(0.2F), color_of_key(context.palette, picture, index));
     }
   }
 
@@ -423,15 +431,12 @@ class ReceivedRankingsPanel final : public Panel {
     const ReceivedRankings& r = picture.rankings();
     for (const std::int32_t key : picture.ranked->drawn) {
       const auto j = static_cast<std::size_t>(key);
-      const ImU32 color = color_of_key(context.palette, r.kind[j], picture.selected(j));
-      const bool high = r.kind[j] == KeyKind::Global || r.kind[j] == KeyKind::QuerySpecific;
-      const bool selected = !picture.has_selection() || picture.selected(j);
+      const ImU32 color = color_of_key(context.palette, picture, j);
       const ImVec2 at = pixel_of(r, least, key);
-      // What should have been selected: its kind within, the colour of a loss around it.
-      if (selected || high) draw->AddCircleFilled(at, radius, color);
-      if (!selected)
-        draw->AddCircle(at, high ? 1.5F * radius : radius, high ? context.palette.miss : color, 0,
-                        std::max(1.0F, widgets::em(high ? 0.12F : 0.07F)));
+      if (is_left(picture, j))
+        draw->AddCircle(at, radius, color, 0, std::max(1.0F, widgets::em(0.07F)));
+      else
+        draw->AddCircleFilled(at, radius, color);
     }
     marks_ui(context, picture, least);
     ImPlot::PopPlotClipRect();

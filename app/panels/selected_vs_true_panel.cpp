@@ -162,8 +162,14 @@ class SelectedVsTruePanel final : public Panel {
     // Lanes need room below the bars.
     const float least =
         std::max({least_plot_height(), context.least_plot, widgets::em(both ? 16 : 0)});
-    bars({-1, std::clamp(ImGui::GetContentRegionAvail().y * share, least,
-                         widgets::em(both ? 24 : 20))});
+    const float room = ImGui::GetContentRegionAvail().y;
+    float height = std::clamp(room * share, least, widgets::em(both ? 24 : 20));
+    // The last row of the table that is in sight is a whole one.
+    const float row = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+    const float rows =
+        room - height - ImGui::GetFrameHeightWithSpacing() - 2 * ImGui::GetStyle().ItemSpacing.y;
+    if (!context.figure && rows > 0) height += std::fmod(rows, row);
+    bars({-1, height});
     if (!context.figure) filter_ui(context, listed, both);
     table();
   }

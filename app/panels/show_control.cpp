@@ -44,7 +44,12 @@ Show show_now(const DrawContext& context, const std::string& view) {
   const Show show = state::show_of(context.workspace, view);
   const bool chosen =
       context.workspace.selection().options.contains(fmt::format("{}.{}", view, state::kShow));
-  return context.compare && !chosen ? Show::Both : show;
+  if (chosen) return show;
+  if (context.compare) return Show::Both;
+  // Nothing is beside itself unless somebody says so.
+  const state::Workspace& workspace = context.workspace;
+  const bool one = show == Show::Both && workspace.method(Slot::A) == workspace.method(Slot::B);
+  return one ? Show::One : show;
 }
 
 void show_ui(DrawContext& context, const std::string& view) {

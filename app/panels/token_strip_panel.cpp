@@ -56,6 +56,7 @@ class TokenStripPanel final : public Panel {
     heads_ui(context, maps);
     if (!known_ui(context, maps)) return;
     if (!context.figure) search_ui(context);
+    finding_ui(context, maps);
     legend(context, strips, show);
     ImGui::Dummy({0, widgets::grid(0.5F)});
     head_.end(fmt::format("{}|{}|{}", maps.front().question.place.cell_key(),
@@ -201,7 +202,6 @@ class TokenStripPanel final : public Panel {
     if (maps.size() == 1) {
       show_ui(context, kView);
       head_ui(context, maps.front(), context.workspace.selection().shown);
-      kept_of_span_ui(context, maps);
       return;
     }
     const auto facts = [](const Map& map) {
@@ -212,22 +212,19 @@ class TokenStripPanel final : public Panel {
                             place_caption(place), {});
     show_ui(context, kView);
     both_chips_ui(context, place, facts(maps[0]), facts(maps[1]));
-    kept_of_span_ui(context, maps);
   }
 
-  // "needle: A keeps 0 of 22, B 2 of 22", beside what was drawn last.
-  static void kept_of_span_ui(DrawContext& context, const std::vector<Map>& maps) {
-    std::string text;
-    for (std::size_t i = 0; i < maps.size(); ++i) {
-      const auto kept = maps[i] ? state::kept_of_span(*maps[i], maps[i].question.place)
-                                : std::optional<state::KeptOfSpan>();
+  static void finding_ui(DrawContext& context, const std::vector<Map>& maps) {
+    std::vector<state::KeptBy> each;
+    for (const Map& map : maps) {
+      const auto kept =
+          map ? state::kept_of_span(*map, map.question.place) : std::optional<state::KeptOfSpan>();
       if (!kept) return;
-      if (i == 0) text = kept->span + ": ";
-      if (maps.size() > 1) text += i == 0 ? "A keeps " : ", B ";
-      text += fmt::format("{} of {}{}", kept->kept, kept->total, maps.size() == 1 ? " kept" : "");
+      each.push_back({std::string(1, state::letter_of(state::kSlots[each.size()])), *kept});
     }
-    beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(text.c_str()).x);
-    widgets::text_colored(context.palette.muted, text);
+    headline_ui(
+        context,
+        (each.size() == 1 ? state::words_of(each.front().kept) : state::words_of(each)) + ".");
   }
 
   static void head_ui(DrawContext& context, const Map& map, Slot slot) {

@@ -19,15 +19,30 @@ class TraceInfoPanel final : public Panel {
     const state::Place& place = facts.question.place;
     widgets::figure_head_ui(context.palette, context.figure, "Trace", "", place.trace->name,
                             trace_chips(context, place));
-    if (ready_ui(context, facts, "Reading the trace")) table_ui(context, *facts);
+    if (!ready_ui(context, facts, "Reading the trace")) return;
+    headline_ui(context, state::trace_finding(context.workspace.place().info()));
+    facts_ui(context, *facts);
   }
 
  private:
-  static void table_ui(DrawContext& context, const TraceInfoQuestion::Answer& facts) {
+  // What can be clicked stands in a column of its own where there is room.
+  static void facts_ui(DrawContext& context, const TraceInfoQuestion::Answer& facts) {
+    const float room = ImGui::GetContentRegionAvail().x;
+    if (context.figure || room < widgets::em(80)) return table_ui(context, "facts", facts, 0);
+    const auto is_link = [](const Fact& fact) { return fact.span || fact.run; };
+    TraceInfoQuestion::Answer plain, links;
+    for (const Fact& fact : facts) (is_link(fact) ? links : plain).push_back(fact);
+    table_ui(context, "facts", plain, room * 0.42F);
+    ImGui::SameLine(0, widgets::em(1));
+    table_ui(context, "links", links, 0);
+  }
+
+  static void table_ui(DrawContext& context, const char* id, const TraceInfoQuestion::Answer& facts,
+                       float width) {
     ImGuiTableFlags flags =
         ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_PadOuterX;
     if (!context.figure) flags |= ImGuiTableFlags_ScrollY;
-    if (!ImGui::BeginTable("##facts", 2, flags)) return;
+    if (!ImGui::BeginTable(id, 2, flags, {width, 0})) return;
     ImGui::TableSetupColumn("name");
     ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
     int row = 0;

@@ -455,8 +455,6 @@ void Explorer::status_ui() {
                                            state::readable_name(workspace_.place().trace->name),
                                            format_count(info.num_tokens), format_bytes(info.bytes));
       const std::string memory = memory_text(*workspace_.memory);
-      const std::string pace =
-          fmt::format("  \u00B7  {:.0f} frames/s", static_cast<double>(ImGui::GetIO().Framerate));
       // What has no room beside the job is left out, the memory last.
       const float end = ImGui::GetWindowWidth() - widgets::em(1);
       const float room =
@@ -464,9 +462,9 @@ void Explorer::status_ui() {
       const auto width = [](const std::string& text) {
         return ImGui::CalcTextSize(text.c_str()).x;
       };
-      const bool all = width(file + memory + pace) <= room;
+      const bool all = width(file + memory) <= room;
       if (all || width(memory) <= room) {
-        ImGui::SameLine(end - width(all ? file + memory + pace : memory));
+        ImGui::SameLine(end - width(all ? file + memory : memory));
         if (all) {
           widgets::text_colored(p.faint, file);
           ImGui::SameLine(0, 0);
@@ -474,10 +472,6 @@ void Explorer::status_ui() {
         widgets::text_colored(p.muted, memory);
         if (ImGui::IsItemHovered()) widgets::tooltip("What is kept in memory; click for its parts");
         if (ImGui::IsItemClicked()) panels_.open_here(state::kMemoryWindow);
-        if (all) {
-          ImGui::SameLine(0, 0);
-          widgets::text_colored(p.faint, pace);
-        }
       }
     }
   }

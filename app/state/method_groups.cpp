@@ -76,6 +76,13 @@ std::string own_params(const MethodChoice& method, const std::vector<MethodChoic
   return text;
 }
 
+// From the paper, one a line.
+std::string differences_of(const MethodInfo& method) {
+  const std::vector<std::string> all = method.deviations();
+  if (all.empty()) return "nothing known differs";
+  return all.size() == 1 ? all.front() : fmt::format("\u2022 {}", fmt::join(all, "\n\u2022 "));
+}
+
 }  // namespace
 
 std::vector<MethodGroup> method_groups(const std::string& query) {
@@ -92,12 +99,11 @@ std::vector<MethodGroup> method_groups(const std::string& query) {
 }
 
 std::vector<HelpLine> help_of(const MethodInfo& method) {
-  std::vector<HelpLine> lines{
-      {"Paper", method.paper},
-      {"Follows", method.evidence},
-      {"Paper's own", method.paper_spec},
-      {"Differs", method.deviation.empty() ? "nothing known differs" : method.deviation},
-      {"Reads", fmt::format("{}", fmt::join(method.needs, ", "))}};
+  std::vector<HelpLine> lines{{"Paper", method.paper},
+                              {"Follows", method.evidence},
+                              {"Paper's own", method.paper_spec},
+                              {"Differs", differences_of(method)},
+                              {"Reads", fmt::format("{}", fmt::join(method.needs, ", "))}};
   lines.push_back({"Decode", method.active_in_decode
                                  ? "acts at each decoded token too"
                                  : "acts in prefill only; decoded tokens see all keys left"});

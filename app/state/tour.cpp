@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uintmax_t kMostBytes = 1 << 20;
 constexpr std::string_view kBlock = "```tour";
-constexpr std::pair<std::string_view, TourGoal::Kept> kKept[] = {
+constexpr std::pair<std::string_view, TourGoal::Kept> kKeptWords[] = {
     {"all", TourGoal::Kept::All}, {"some", TourGoal::Kept::Some}, {"none", TourGoal::Kept::None}};
 
 std::string_view trimmed(std::string_view text) {
@@ -43,9 +43,9 @@ TourGoal parse_goal(const std::string& text) {
       link += (link.empty() ? "" : ";") + item;
       continue;
     }
-    const auto found = std::find_if(std::begin(kKept), std::end(kKept),
+    const auto found = std::find_if(std::begin(kKeptWords), std::end(kKeptWords),
                                     [&](const auto& one) { return item.substr(5) == one.first; });
-    if (found == std::end(kKept))
+    if (found == std::end(kKeptWords))
       throw usage_error(fmt::format("'{}' is not understood", printable(item)),
                         "what is kept of the watched keys is all, some or none",
                         "write done: kept=all");

@@ -51,7 +51,9 @@ bool has_non_finite(const at::Tensor& stored) {
   return any_non_finite<std::uint32_t>(stored.const_data_ptr(), stored.numel(), 0x7F800000);
 }
 
-std::size_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.nbytes() : 0; }
+std::size_t record_bytes(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.nbytes() : 0;
+}
 
 const float* floats_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr;
@@ -72,7 +74,7 @@ trace::RunInfo run_info(int id, const RecordedMethod& method, trace::LoopMode mo
 }
 
 // What a record weighs while it waits to be written.
-std::size_t bytes_of(const trace::RunChunk& data) {
+std::size_t record_bytes(const trace::RunChunk& data) {
   std::size_t values = data.record.lane_counts.size();
   for (const trace::SelectedRow& row : data.record.rows)
     values += row.positions.size() + row.forced.size();
@@ -318,7 +320,7 @@ void Recorder::store_probe(const AttentionCall& call) {
     q = stored_copy(call.q, call.q_half);
   }
   copies_.then([this, layer = call.layer, q] {
-    submit(bytes_of(q), [this, chunk = chunk_, layer, q] {
+    submit(record_bytes(q), [this, chunk = chunk_, layer, q] {
       writer_->write_probe(chunk, {layer, q.const_data_ptr()});
     });
   });
@@ -416,7 +418,7 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
   data.record = std::move(selection);
   data.evicted = std::move(evicted);
   if (recorded_ != nullptr) return require_recorded(data);
-  const std::size_t bytes = bytes_of(data);
+  const std::size_t bytes = record_bytes(data);
   submit(bytes,
          [this, chunk = chunk_, data = std::move(data)] { writer_->write_run(chunk, data); });
 }
@@ -448,8 +450,8 @@ void Recorder::check_and_submit(int layer, StoredRows rows) {
     return;
   }
   if (!options_.store.has(trace::Part::Qkv)) rows.q = rows.k = rows.v = at::Tensor();
-  const std::size_t bytes = bytes_of(rows.q) + bytes_of(rows.k) + bytes_of(rows.v) +
-                            bytes_of(rows.lse) + bytes_of(rows.key_mass);
+  const std::size_t bytes = record_bytes(rows.q) + record_bytes(rows.k) + record_bytes(rows.v) +
+                            record_bytes(rows.lse) + record_bytes(rows.key_mass);
   submit(bytes, [this, chunk = chunk_, layer, rows = std::move(rows)] {
     const auto data_of = [](const at::Tensor& tensor) {
       return tensor.defined() ? tensor.const_data_ptr() : nullptr;

@@ -34,7 +34,7 @@ constexpr std::chrono::seconds kMaxTime{
     15};  // more than the processor time that the renderer allows itself
 constexpr std::size_t kMaxShown = 200;
 
-Error refused(const std::string& why) {
+Error unusable_template(const std::string& why) {
   return input_error("cannot build the prompt from the model's chat template", why,
                      "change the messages or give the prompt as it stands, with --raw");
 }
@@ -128,11 +128,11 @@ std::string run_renderer(const std::string& request) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (why) throw refused(*why);
+  if (why) throw unusable_template(*why);
   if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL))
-    throw refused("the template does not come to an end");
+    throw unusable_template("the template does not come to an end");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw refused("the template takes too much memory or nests too deeply");
+    throw unusable_template("the template takes too much memory or nests too deeply");
   return answer;
 }
 
@@ -150,7 +150,7 @@ std::string reason_of(std::string message) {
 std::vector<RenderedPart> render_chat_template(const std::string& source,
                                                const TemplateInput& input) {
   if (source.size() > kMaxSourceBytes)
-    throw refused(fmt::format("the template has {}", format_bytes(source.size())));
+    throw unusable_template(fmt::format("the template has {}", format_bytes(source.size())));
   std::string request;
   put_string(request, source);
   put_string(request, input.bos);
@@ -163,8 +163,9 @@ std::vector<RenderedPart> render_chat_template(const std::string& source,
   const std::string bytes = run_renderer(request);
   std::string_view answer = bytes;
   const auto kind = take_string(answer);
-  if (kind == kFailed) throw refused(reason_of(take_string(answer).value_or("")));
-  if (kind != kRendered) throw refused("the template takes too much memory or nests too deeply");
+  if (kind == kFailed) throw unusable_template(reason_of(take_string(answer).value_or("")));
+  if (kind != kRendered)
+    throw unusable_template("the template takes too much memory or nests too deeply");
   std::vector<RenderedPart> parts;
   while (const auto is_content = take_string(answer)) {
     auto text = take_string(answer);

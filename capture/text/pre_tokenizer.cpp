@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxPatternBytes = 1 << 16;
 
-Error refused(std::string why) {
+Error unusable_pattern(std::string why) {
   return input_error("cannot use the pre-tokenizer of this model", std::move(why),
                      "choose a model whose tokenizer is known");
 }
@@ -28,9 +28,10 @@ Error refused(std::string why) {
 // differently is refused.
 std::string in_pcre(std::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes)
-    throw refused(fmt::format("its regular expression has {} bytes", pattern.size()));
+    throw unusable_pattern(fmt::format("its regular expression has {} bytes", pattern.size()));
   if (pattern.find("&&") != pattern.npos)
-    throw refused("its regular expression intersects classes (&&), which is not implemented");
+    throw unusable_pattern(
+        "its regular expression intersects classes (&&), which is not implemented");
   std::string result;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] != '\\' || i + 1 == pattern.size()) {
@@ -47,7 +48,7 @@ std::string in_pcre(std::string_view pattern) {
                std::string_view("pPrntvfdDwWbxu").find(escaped) != std::string_view::npos) {
       result += {'\\', escaped};
     } else {
-      throw refused(
+      throw unusable_pattern(
           fmt::format("its regular expression holds \\{}, which is not implemented", escaped));
     }
   }
@@ -91,8 +92,8 @@ class PreTokenizer::Rule {
     if (!code_) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(code, message.data(), message.size());
-      throw refused(fmt::format("its regular expression cannot be read ({})",
-                                reinterpret_cast<const char*>(message.data())));
+      throw unusable_pattern(fmt::format("its regular expression cannot be read ({})",
+                                         reinterpret_cast<const char*>(message.data())));
     }
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // slower without
   }

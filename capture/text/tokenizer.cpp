@@ -28,11 +28,8 @@ TokenizerData checked(TokenizerData data) {
   return data;
 }
 
-bool is_control(TokenType type) { return type == TokenType::Control || type == TokenType::Unknown; }
-
 // Bytes of `text` that a token takes whose signs of a space may stand for a space or for themselves.
 std::size_t bytes_taken(std::string_view text, std::string_view token) {
-  constexpr std::string_view kSpaceSign = "\u2581";
   std::size_t taken = 0;
   while (!token.empty() && taken < text.size()) {
     const bool sign = token.starts_with(kSpaceSign);

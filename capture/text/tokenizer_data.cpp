@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kMaxTokens = 1 << 22;
 constexpr std::size_t kMaxTokenBytes = 1 << 16;
-constexpr std::string_view kSpaceSign = "\u2581";
 
 Error contradiction(std::string why) {
   return input_error("cannot build the tokenizer of this model", std::move(why),
@@ -71,8 +70,6 @@ std::optional<unsigned char> byte_of(std::string_view token) {
   if (high == kDigits.npos || low == kDigits.npos) return std::nullopt;
   return static_cast<unsigned char>(high << 4 | low);
 }
-
-bool is_control(TokenType type) { return type == TokenType::Control || type == TokenType::Unknown; }
 
 using Ids = std::unordered_map<std::string_view, std::int32_t>;
 

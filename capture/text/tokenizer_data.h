@@ -26,6 +26,14 @@ enum class TokenType : std::int32_t {
   Byte = 6,  // "<0x0A>"
 };
 
+// The sign for a space in tokens of SentencePiece.
+inline constexpr std::string_view kSpaceSign = "\u2581";
+
+// Is left out where a text is shown.
+inline bool is_control(TokenType type) {
+  return type == TokenType::Control || type == TokenType::Unknown;
+}
+
 // Where a text gets a space before its first character (a begin of a word, to SentencePiece).
 struct SpacePrefix {
   enum class When {

@@ -17,7 +17,6 @@ using nlohmann::json;
 
 constexpr std::int64_t kMaxId = 1 << 22;
 constexpr int kMaxDepth = 64;
-constexpr std::string_view kSpaceSign = "\u2581";
 
 Error refused(std::string why) {
   return input_error(

@@ -162,13 +162,6 @@ at::Tensor key_mass_of_spans(const at::Tensor& span_sums, const std::vector<RowS
   return mass;
 }
 
-void copy_rows(const float* from, const std::int32_t* positions, std::int64_t count,
-               std::int64_t dim, float* to) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * dim, from + positions[i] * dim, dim * sizeof(float));
-  }
-}
-
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> chunk_attention(const at::Tensor& q_in,

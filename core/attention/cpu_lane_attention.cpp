@@ -46,12 +46,6 @@ void gather_tiles(const float* tiles, std::int64_t num_lanes, const std::int32_t
   }
 }
 
-void copy_rows(const float* rows, const std::int32_t* positions, std::int64_t count,
-               std::int64_t dim, float* out) {
-  for (std::int64_t i = 0; i < count; ++i)
-    std::memcpy(out + i * dim, rows + positions[i] * dim, dim * sizeof(float));
-}
-
 // First tile of each KV head, and their number in all.
 std::vector<std::int64_t> tile_begins(at::IntArrayRef begin) {
   std::vector<std::int64_t> tiles(begin.size(), 0);

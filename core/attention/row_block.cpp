@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 
 namespace kvloupe::attention {
@@ -72,6 +73,13 @@ void multiply(const QueryRows& q, std::int64_t rows, const KeyView& keys, const 
 }
 
 }  // namespace
+
+void copy_rows(const float* rows, const std::int32_t* positions, std::int64_t count,
+               std::int64_t dim, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(out + i * dim, rows + positions[i] * dim, dim * sizeof(float));
+  }
+}
 
 std::int64_t scratch_floats(std::int64_t num_keys, bool want_column_sums) {
   const std::int64_t tiles = want_column_sums ? num_tiles(num_keys) : 1;

@@ -52,6 +52,10 @@ struct RowBlockOutputs {
 inline constexpr std::int64_t kBlockRows = 192;
 inline constexpr std::int64_t kTileKeys = 512;
 
+// out[i] = rows[positions[i]] for `count` rows of `dim` floats: keys or values side by side.
+void copy_rows(const float* rows, const std::int32_t* positions, std::int64_t count,
+               std::int64_t dim, float* out);
+
 // Floats of scratch that attend_row_block needs. Column sums need the final log-sum-exp of each
 // row, so all of a block's tiles are kept then: they are read once more, but nothing is computed
 // twice.

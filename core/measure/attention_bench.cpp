@@ -66,7 +66,7 @@ double density_of(const selection::CellSelection& selected, std::int64_t past_le
   return kept / static_cast<double>(selected.rows.size()) / static_cast<double>(past_len);
 }
 
-enum Part : std::size_t { kChain, kSelect, kFirstDense };
+enum BenchPart : std::size_t { kSparseChain, kSparseSelect, kDenseBegin };
 
 }  // namespace
 
@@ -91,15 +91,15 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
   options.repetitions = repetitions;
   options.device = what.device;
   const RoundTimes times = time_rounds(parts, options, context, [&](const RoundTimes& so_far) {
-    context.report(so_far.stats(kChain).samples, repetitions, "rounds");
+    context.report(so_far.stats(kSparseChain).samples, repetitions, "rounds");
   });
-  const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
+  const std::size_t dense = fastest_of(times, kDenseBegin, parts.size() - kDenseBegin);
   AttentionBench bench;
   bench.past_len = what.past_len;
   bench.method = spec.canonical();
   bench.density = density_of(selected, what.past_len);
-  bench.sparse = times.stats(kChain);
-  bench.select = times.stats(kSelect);
+  bench.sparse = times.stats(kSparseChain);
+  bench.select = times.stats(kSparseSelect);
   bench.dense = times.stats(dense);
   bench.dense_variant = parts[dense].name;
   bench.key_bytes = static_cast<double>(cell.k.nbytes());

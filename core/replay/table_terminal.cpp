@@ -46,7 +46,7 @@ struct Strip {
   std::size_t width = 0;
 };
 
-std::string head_of(const Column& column) {
+std::string heading_of(const Column& column) {
   if (!column.heading.empty()) return column.heading;
   return column.unit.empty() ? column.title : column.title + " " + column.unit;
 }
@@ -81,7 +81,7 @@ std::vector<Strip> strips_of(const Table& table) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (table.columns[i].title.empty()) continue;
     Strip strip;
-    strip.head = head_of(table.columns[i]);
+    strip.head = heading_of(table.columns[i]);
     strip.right = !table.rows.empty();
     for (const auto& row : table.rows) {
       const Cell& cell = row[i];

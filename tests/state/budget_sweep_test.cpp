@@ -199,15 +199,15 @@ TEST_F(BudgetSweepTest, TheFindingNamesTheBudgetsOfTheLeastTarget) {
     return std::to_string(*curve_of(*result, id).enough_of(Number::MassRecall).front());
   };
   const auto lines = sweep_lines(asked, *result);
-  EXPECT_EQ(sweep_finding(lines, Number::MassRecall),
-            "90 % recall takes, in keys a row: snapkv " + enough("snapkv") + ", quoka " +
+  EXPECT_EQ(sweep_finding(lines, Number::MassRecall, true),
+            "Keys per row for 90 % recall: snapkv " + enough("snapkv") + ", quoka " +
                 enough("quoka") + ", the true top keys " + enough("oracle") + ".");
-  EXPECT_EQ(sweep_finding({}, Number::MassRecall), "");
+  EXPECT_EQ(sweep_finding({}, Number::MassRecall, true), "");
   // Of one method on both sides the letters are no name.
   const auto same = question("quoka:budget_tokens=8", "quoka:budget_tokens=9");
   const auto both = answer(same);
-  EXPECT_THAT(sweep_finding(sweep_lines(same, *both), Number::MassRecall),
-              testing::StartsWith("90 % recall takes, in keys a row: quoka "));
+  EXPECT_THAT(sweep_finding(sweep_lines(same, *both), Number::MassRecall, false),
+              testing::StartsWith("Keys per row for 90 % recall: so far at most quoka "));
 }
 
 TEST_F(BudgetSweepTest, CurvesOfOneMethodAreToldApart) {

@@ -351,7 +351,7 @@ TEST_F(TwoTraces, WhatWasSelectedByBothIsThatOfEach) {
   const double a = answer->of_a->cell.mass_recall, b = answer->of_b->cell.mass_recall;
   EXPECT_EQ(
       state::verdict_of_both(*answer, workspace.place()),
-      fmt::format("Of keys 3 to 39 A keeps {} of 37 keys, B {}, {} ({:.3f} and {:.3f}).",
+      fmt::format("Of keys 3 to 39's 37 keys A keeps {}, B {}, {} ({:.3f} and {:.3f}).",
                   count(kept[0]), count(kept[1]),
                   std::abs(a - b) < 0.02 ? "at nearly the same recall" : "at different recall", a,
                   b));

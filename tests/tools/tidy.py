@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -65,10 +66,10 @@ def relative(path):
 class Source:
     """A file as the build folder compiles it."""
 
-    def __init__(self, command):
+    def __init__(self, command, file):
         words = shlex.split(command["command"])[1:]
         self.folder = command["directory"]
-        self.file = os.path.normpath(os.path.join(self.folder, command["file"]))
+        self.file = file
         self.name = relative(self.file)
         self.flags = []
         rest = iter(words)
@@ -90,6 +91,16 @@ class Source:
             return None
         _, _, files = scan.stdout.replace("\\\n", " ").partition(": ")
         return sorted({relative(os.path.join(self.folder, file)) for file in files.split()})
+
+
+def sources_of(command):
+    """What a command compiles: a file, or those that CMake put together (Unity/unity_0_cxx.cxx), each by itself."""
+    file = os.path.normpath(os.path.join(command["directory"], command["file"]))
+    if file.endswith((".hxx.cxx", "_pch.cpp")):
+        return []
+    if "/Unity/" not in file:
+        return [Source(command, file)]
+    return [Source(command, part) for part in re.findall(r'#include "(.*)"', pathlib.Path(file).read_text())]
 
 
 def clean_mark(key, includes):
@@ -176,8 +187,7 @@ def main():
     # A file of several test programs is compiled the same way in all of them.
     sources = {}
     for command in json.loads(commands.read_text()):
-        source = Source(command)
-        if not source.name.endswith((".hxx.cxx", "_pch.cpp")):
+        for source in sources_of(command):
             sources.setdefault(source.key(""), source)
     changed = changed_files()
     chosen = wanted(list(sources.values()), changed, arguments)

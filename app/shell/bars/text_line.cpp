@@ -44,6 +44,13 @@ const char* words_of(TokenLook look) {
   return "";
 }
 
+// Tokens go on inside a word where no space lies before them.
+bool begins_word(const std::vector<std::string>& text, std::int32_t token) {
+  const std::string& own = text[static_cast<std::size_t>(token)];
+  return token == 0 || own.empty() || own.front() == ' ' ||
+         text[static_cast<std::size_t>(token) - 1].ends_with(' ');
+}
+
 }  // namespace
 
 // The key or query under the mouse; one that is chosen elsewhere, or the begin of another chunk, takes its place.
@@ -110,6 +117,11 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
   std::int32_t first = token_;
   float x = (left + right - width(token_)) / 2;
   while (first > 0 && x > left) x -= width(--first);
+  // No token is cut at the left, and no word begins in its middle if its begin is near.
+  while (first < token_ && x < left) x += width(first++);
+  constexpr int kNear = 4;
+  for (int i = 0; i < kNear && first < token_ && !begins_word(text, first); ++i)
+    x += width(first++);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->AddText(origin, palette.muted, format_count(token_).c_str());
   draw->PushClipRect({left, origin.y - widgets::em(0.2F)}, {right, origin.y + 2 * line}, true);

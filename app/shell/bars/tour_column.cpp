@@ -9,6 +9,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 
 namespace kvloupe::shell {
@@ -109,13 +110,22 @@ void TourColumn::head_ui(const widgets::Palette& palette) {
                       static_cast<float>(count);
   ImDrawList* draw = ImGui::GetWindowDrawList();
   ImVec2 at = ImGui::GetCursorScreenPos();
+  const float top = at.y;
+  std::optional<std::size_t> chosen;
   for (std::size_t i = 0; i < count; ++i) {
     const ImVec2 to(at.x + width, at.y + widgets::grid(0.5F));
+    ImGui::SetCursorScreenPos(at);
+    if (ImGui::InvisibleButton(fmt::format("##page {}", i + 1).c_str(), {width, widgets::grid(1)}))
+      chosen = i;
+    if (ImGui::IsItemHovered())
+      widgets::tooltip("%zu  %s", i + 1, state::readable_name(tour_->pages[i].title).c_str());
     draw->AddRectFilled(at, to, is_done(i) ? palette.hit : palette.line, gap);
     if (i == page_) draw->AddRect(at, to, palette.text, gap);
     at.x = to.x + gap;
   }
+  ImGui::SetCursorScreenPos({ImGui::GetWindowPos().x + ImGui::GetStyle().WindowPadding.x, top});
   ImGui::Dummy({0, widgets::grid(1)});
+  if (chosen) go(*chosen);
 }
 
 void TourColumn::page_ui(const widgets::Palette& palette) {
@@ -168,7 +178,8 @@ void TourColumn::draw(const widgets::Palette& palette) {
     head_ui(palette);
     if (tour_) {
       const float foot = ImGui::GetFrameHeightWithSpacing() + widgets::grid(1);
-      if (ImGui::BeginChild("page", {0, -foot})) page_ui(palette);
+      // Each page is scrolled by itself, so that the next one begins at its top.
+      if (ImGui::BeginChild(fmt::format("page {}", page_).c_str(), {0, -foot})) page_ui(palette);
       ImGui::EndChild();
       foot_ui(palette);
     }

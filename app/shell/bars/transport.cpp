@@ -193,7 +193,9 @@ void Transport::chunk_ui(state::Workspace& workspace, float width) {
     workspace.cursor.set_chunk(chunk);
   if (typing) return;
   ImGui::PopStyleColor();
-  const std::string words = fmt::format("{} {} ({}\u2013{})", word, place.chunk, first, end);
+  std::string words = fmt::format("{} {} ({}\u2013{})", word, place.chunk, first, end);
+  // The bar goes on over the steps.
+  if (!step && end < last) words += fmt::format(", then {} decode steps", last - end);
   const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
   const float inset = ImGui::GetStyle().FramePadding.x;
   const bool left = 2 * place.chunk >= last;

@@ -21,6 +21,7 @@ bool begin_lines(const char* id, float heading) {
 void parameters_ui(const widgets::Palette& palette, const selection::MethodSpec& spec) {
   if (!begin_lines("##parameters", 9)) return;
   const auto& params = selection::params_with(spec.info(), {});
+  const auto said = spec.not_default();
   for (const auto& [name, value] : spec.parameters()) {
     ImGui::TableNextColumn();
     widgets::text_colored(palette.muted, widgets::elided(name, ImGui::GetContentRegionAvail().x));
@@ -28,7 +29,8 @@ void parameters_ui(const widgets::Palette& palette, const selection::MethodSpec&
       for (const selection::ParamInfo* param : params)
         if (param->name == name) widgets::tooltip("%s", state::help_of(*param, "").c_str());
     ImGui::TableNextColumn();
-    widgets::text_wrapped(palette.text, state::readable_name(value));
+    const bool own = std::ranges::any_of(said, [&](const auto& one) { return one.first == name; });
+    widgets::text_wrapped(own ? palette.text : palette.muted, state::readable_name(value));
   }
   ImGui::EndTable();
 }

@@ -67,7 +67,7 @@ bool is_here(const widgets::Palette& palette, const Result& result) {
 }
 
 // Ids of the columns that are no number of numbers.h; a number's column has the number as its id.
-constexpr ImGuiID kName = 1000, kWatched = 1001;
+constexpr ImGuiID kNameColumn = 1000, kWatched = 1001;
 
 // The watched keys have a column of their own, of the heads shown; decode steps are not averaged.
 std::vector<const replay::NumberInfo*> numbers_of_columns() {
@@ -89,7 +89,7 @@ constexpr float kWithBar = 5.25F, kWithoutBar = 3.25F;
 void set_up_columns(bool watched, float share_width) {
   ImGui::TableSetupScrollFreeze(1, 1);
   ImGui::TableSetupColumn("run", ImGuiTableColumnFlags_NoHide | ImGuiTableColumnFlags_WidthStretch,
-                          1, kName);
+                          1, kNameColumn);
   ImGui::TableSetupColumn("here",
                           ImGuiTableColumnFlags_WidthFixed |
                               ImGuiTableColumnFlags_PreferSortDescending |
@@ -193,12 +193,13 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   spans_ = state::number_chunks(workspace, state::NumberScope::Kind::Chunk);
   watched_ = watched_before(place, spans_);
   const std::string name = watched_ ? printable(watched_->name) : "";
-  widgets::text_wrapped(
-      palette.muted, watched_ ? fmt::format("{}: {}, KV head {}; other numbers: layer {}, {}", name,
-                                            state::words_of(spans_, place.info()), place.kv_head(),
-                                            place.layer, state::words_of(chunks_, place.info()))
-                              : fmt::format("numbers: layer {}, {}", place.layer,
-                                            state::words_of(chunks_, place.info())));
+  const std::string of_span = state::words_of(spans_, place.info());
+  const std::string of_numbers = state::words_of(chunks_, place.info());
+  std::string scope = fmt::format("Layer {}, {}", place.layer, of_numbers);
+  if (watched_)
+    scope += fmt::format("; {}: KV head {}{}", name, place.kv_head(),
+                         of_span == of_numbers ? "" : ", " + of_span);
+  widgets::text_wrapped(palette.muted, scope + ".");
   std::vector<Row> rows = rows_of(workspace);
   if (rows.empty())
     return widgets::text_wrapped(palette.muted,
@@ -261,7 +262,7 @@ void RunsWindow::sort(std::vector<Row>& rows) const {
   if (specs == nullptr || specs->SpecsCount == 0) return;
   const ImGuiTableColumnSortSpecs& by = specs->Specs[0];
   const bool falling = by.SortDirection == ImGuiSortDirection_Descending;
-  if (by.ColumnUserID == kName) {
+  if (by.ColumnUserID == kNameColumn) {
     std::stable_sort(rows.begin(), rows.end(), [falling](const Row& a, const Row& b) {
       return falling ? a.label > b.label : a.label < b.label;
     });

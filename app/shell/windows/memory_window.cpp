@@ -120,7 +120,7 @@ void memory_ui(const MemoryAccount& account, const widgets::Palette& palette) {
 }
 
 std::string memory_text(const MemoryAccount& account) {
-  return fmt::format("{} of {} kept", format_bytes(account.held()), format_bytes(account.limit()));
+  return fmt::format("cache {} of {}", format_bytes(account.held()), format_bytes(account.limit()));
 }
 
 }  // namespace kvloupe::shell

@@ -9,7 +9,7 @@
 namespace kvloupe::trace {
 namespace {
 
-struct SpanRecord {
+struct SpanRange {
   std::int32_t begin;
   std::int32_t end;
 };
@@ -61,11 +61,10 @@ std::vector<TokenSpan> load_spans(hid_t file) {
   const h5::Handle file_type = h5::checked(H5Dget_type(dataset.id()), "read the spans");
   require_integer_member(file_type.get(), "begin");
   require_integer_member(file_type.get(), "end");
-  const h5::Handle type =
-      h5::checked(H5Tcreate(H5T_COMPOUND, sizeof(SpanRecord)), "read the spans");
-  H5Tinsert(type.get(), "begin", HOFFSET(SpanRecord, begin), H5T_NATIVE_INT32);
-  H5Tinsert(type.get(), "end", HOFFSET(SpanRecord, end), H5T_NATIVE_INT32);
-  std::vector<SpanRecord> records(count);
+  const h5::Handle type = h5::checked(H5Tcreate(H5T_COMPOUND, sizeof(SpanRange)), "read the spans");
+  H5Tinsert(type.get(), "begin", HOFFSET(SpanRange, begin), H5T_NATIVE_INT32);
+  H5Tinsert(type.get(), "end", HOFFSET(SpanRange, end), H5T_NATIVE_INT32);
+  std::vector<SpanRange> records(count);
   dataset.read(type.get(), {0}, {count}, records.data());
   const auto names = load_span_names(dataset, count);
   std::vector<TokenSpan> spans;

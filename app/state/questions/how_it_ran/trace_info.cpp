@@ -2,6 +2,7 @@
 
 #include "app/state/method_choice.h"
 #include "app/state/method_draft.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/printable.h"
@@ -105,6 +106,19 @@ std::uint64_t TraceInfoQuestion::bytes(const Answer& answer) {
 ViewInfo trace_info_view() {
   return ViewInfo{"trace_info", "Trace", "what the open trace holds"}.take(0).draw(
       problem_with<question_of>, table);
+}
+
+std::string trace_finding(const trace::TraceInfo& info) {
+  const auto steps = std::ranges::count_if(
+      info.chunks, [](const trace::ChunkInfo& c) { return c.phase == trace::Phase::Decode; });
+  const auto chunks = static_cast<std::ptrdiff_t>(info.chunks.size()) - steps;
+  std::string text =
+      fmt::format("{} read {} tokens in {} chunk{}", readable_name(info.model.name),
+                  format_count(info.num_tokens - steps), chunks, chunks == 1 ? "" : "s");
+  if (steps > 0) text += fmt::format(" and decoded {}", steps);
+  if (info.runs.empty()) return text + ". No run was recorded.";
+  return text + fmt::format(". {} run{} what methods keep of them.", info.runs.size(),
+                            info.runs.size() == 1 ? " says" : "s say");
 }
 
 }  // namespace kvloupe::state

@@ -98,8 +98,8 @@ std::vector<BlockStage> stages_of(const BlockReport& r, bool reads_masks) {
                  : fmt::format("query heads {} to {}", r.q_heads.front(), r.q_heads.back());
   std::vector<BlockStage> stages = {
       {"mask",
-       fmt::format("Masks of {}, {} query block{} each", names, query_blocks,
-                   query_blocks == 1 ? "" : "s"),
+       query_blocks == 1 ? "Masks of " + names
+                         : fmt::format("Masks of {}, {} query blocks each", names, query_blocks),
        heads * query_blocks, &BlockReport::native, &BlockReport::mask,
        replay::BlockExecution::Native},
       {"query_union", "United over the query blocks of the chunk", heads,
@@ -109,8 +109,8 @@ std::vector<BlockStage> stages_of(const BlockReport& r, bool reads_masks) {
        &BlockReport::after_group_union, &BlockReport::group_union,
        replay::BlockExecution::HeadUnion}};
   if (!reads_masks)
-    stages.push_back({"table", "The table: what is read, the chunk open", 1, &BlockReport::read,
-                      &BlockReport::table});
+    stages.push_back(
+        {"table", "What is read: this chunk is open", 1, &BlockReport::read, &BlockReport::table});
   for (std::size_t i = 1; i < stages.size(); ++i)
     stages[i].changes =
         stages[i].rows != stages[i - 1].rows || r.*stages[i].states != r.*stages[i - 1].states;

@@ -107,7 +107,6 @@ void add_steps(Answer& answer) {
   const std::vector<PageStep>& steps = answer.report.steps;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].chunk == answer.report.chunk) answer.here = i;
-    answer.most_moves = std::max({answer.most_moves, steps[i].reselected, steps[i].fresh});
   }
 }
 

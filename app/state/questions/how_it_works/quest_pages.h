@@ -30,7 +30,6 @@ struct QuestPagesQuestion : OfMethod<At::Cell> {
     std::optional<double> bound_cut;  // lowest bound that was taken; unset where sets were merged
     std::optional<double> best_cut;   // lowest logit that a perfect bound would have taken
     std::optional<std::size_t> here;  // the chunk's place among report.steps
-    int most_moves = 1;               // pages new, or taken again, in one step
     MethodFacts facts;
 
     const analysis::PageStep* step_here() const { return here ? &report.steps[*here] : nullptr; }

@@ -372,7 +372,7 @@ std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
   return lines;
 }
 
-std::string sweep_finding(const std::vector<SweepLine>& lines, Number number) {
+std::string sweep_finding(const std::vector<SweepLine>& lines, Number number, bool exact) {
   const replay::NumberInfo& info = replay::info_of(number);
   std::vector<std::string> each;
   for (const SweepLine& line : lines) {
@@ -386,9 +386,10 @@ std::string sweep_finding(const std::vector<SweepLine>& lines, Number number) {
     each.push_back(name + " " + (enough ? format_count(*enough) : "more than was tried"));
   }
   if (each.empty()) return "";
-  return fmt::format("{:g} % {}{} takes, in keys a row: {}.",
+  return fmt::format("Keys per row for {}{:g} % {}: {}{}.",
+                     info.higher_is_better() ? "" : "at most ",
                      100 * analysis::goal_of(number, analysis::kSweepTargets.front()), info.heading,
-                     info.higher_is_better() ? "" : " at most", fmt::join(each, ", "));
+                     exact ? "" : "so far at most ", fmt::join(each, ", "));
 }
 
 std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer, Number number) {

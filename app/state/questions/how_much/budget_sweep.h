@@ -87,9 +87,9 @@ struct SweepLine {
 // A and B first, the bounds last.
 std::vector<SweepLine> sweep_lines(const BudgetSweepQuestion& question,
                                    const BudgetSweepQuestion::Answer& answer);
-// "90 % recall takes, in keys a row: quoka 1,010, snapkv 847, the true top keys 426.": the budgets that reach
+// "Keys per row for 90 % recall: quoka 1,010, snapkv 847, the true top keys 426.": the budgets that reach
 // the least target. Empty where no line has budgets.
-std::string sweep_finding(const std::vector<SweepLine>& lines, replay::Number number);
+std::string sweep_finding(const std::vector<SweepLine>& lines, replay::Number number, bool exact);
 // What the curves of a number alone would not tell, one sentence each.
 std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer,
                                      replay::Number number);

@@ -2,6 +2,7 @@
 // carry.
 #pragma once
 
+#include "app/state/kept_of_span.h"
 #include "app/state/number_chunks.h"
 #include "app/state/questions/how_it_ran/run.h"
 #include "core/analysis/kv_map.h"
@@ -29,12 +30,6 @@ struct KvMapQuestion : OfRun<At::Head> {
   }
 };
 
-// Of the keys of the watched span that lie before the chunk, within the layer's window: how many the row
-// keeps there.
-struct KeptOfSpan {
-  std::string span;  // "needle", "key 412"
-  std::int32_t kept = 0, total = 0;
-};
 // Nothing where none lies before it.
 std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, const Place& place);
 

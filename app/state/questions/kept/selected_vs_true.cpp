@@ -156,12 +156,7 @@ std::optional<KeptOfSpan> kept_of_span(const SelectedVsTrueQuestion::Answer& ans
 std::string verdict_of(const SelectedVsTrueQuestion::Answer& answer, const Place& place) {
   const auto kept = kept_of_span(answer, place);
   if (!kept) return "";
-  const std::string recall = fmt::format("at a recall of {:.3f}", answer.cell.mass_recall);
-  if (kept->total == 1)
-    return fmt::format("{} is {}, {}.", kept->span, kept->kept == 0 ? "lost" : "kept", recall);
-  return fmt::format("{} of {}'s {} keys {} kept, {}.",
-                     kept->kept == 0 ? "None" : std::to_string(kept->kept), kept->span, kept->total,
-                     kept->kept <= 1 ? "is" : "are", recall);
+  return fmt::format("{}, at a recall of {:.3f}.", words_of(*kept), answer.cell.mass_recall);
 }
 
 std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const Place& place) {
@@ -170,17 +165,8 @@ std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const 
   const auto kept_a = kept_of_span(*answer.of_a, place), kept_b = kept_of_span(*answer.of_b, place);
   if (!kept_a || !kept_b)
     return fmt::format("A keeps {} of the attention mass, B {}.", share_text(a), share_text(b));
-  const auto count = [](std::int32_t kept) {
-    return kept == 0 ? std::string("none") : std::to_string(kept);
-  };
-  const auto fate = [](const KeptOfSpan& one) { return one.kept == 0 ? "loses" : "keeps"; };
-  const std::string kept =
-      kept_a->total == 1
-          ? fmt::format("A {} {}, B {} it", fate(*kept_a), kept_a->span, fate(*kept_b))
-          : fmt::format("Of {} A keeps {} of {} keys, B {}", kept_a->span, count(kept_a->kept),
-                        kept_a->total, count(kept_b->kept));
   return fmt::format(
-      "{}, {} ({:.3f} and {:.3f}).", kept,
+      "{}, {} ({:.3f} and {:.3f}).", words_of({{"A", *kept_a}, {"B", *kept_b}}),
       std::abs(a - b) < kNearly ? "at nearly the same recall" : "at different recall", a, b);
 }
 

@@ -1,6 +1,8 @@
 #include "app/state/questions/where/layer_head_overview.h"
 
+#include "app/state/labels.h"
 #include "app/state/questions/why_lost/head_merge.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
@@ -128,7 +130,63 @@ void count(OverviewQuestion::Answer& answer) {
                    });
 }
 
+// "layer 24, KV head 0"
+std::string where_in(const analysis::Overview& overview, std::int32_t index) {
+  const auto cols = static_cast<std::int32_t>(overview.values.cols);
+  return fmt::format("layer {}, {} {}", overview.layers[static_cast<std::size_t>(index / cols)],
+                     overview.per_kv_head ? "KV head" : "query head", index % cols);
+}
+
 }  // namespace
+
+std::string overview_finding(const OverviewQuestion& question,
+                             const OverviewQuestion::Answer& answer) {
+  if (answer.by_worth.empty()) return "";
+  const std::vector<float>& values = answer.overview.values.values;
+  const std::int32_t first = answer.by_worth.front(), last = answer.by_worth.back();
+  const auto value = [&](std::int32_t i) { return values[static_cast<std::size_t>(i)]; };
+  const std::string at_first = where_in(answer.overview, first);
+  const std::string title = replay::headline_of(answer.overview.number);
+  if (const auto watched = question.watched()) {
+    const auto count = [&](float share) {
+      return std::ranges::count_if(answer.by_worth,
+                                   [&](std::int32_t i) { return value(i) == share; });
+    };
+    double sum = 0;
+    for (const std::int32_t i : answer.by_worth) sum += value(i);
+    return fmt::format("{} of {} is kept over the {} heads: all of it in {}, nothing in {}.",
+                       share_text(sum / answer.num_known), readable_name(watched->name),
+                       answer.num_known, count(1), count(0));
+  }
+  if (!answer.gap.values.empty()) {
+    const float gap = answer.gap.values[static_cast<std::size_t>(first)];
+    return fmt::format(
+        "{} is furthest below the oracle's in {}: {:.2f}, where the oracle has {:.2f}.", title,
+        at_first, value(first), value(first) + gap);
+  }
+  const bool directed = replay::info_of(answer.overview.number).better != replay::Better::Neither;
+  return fmt::format("{} is {} in {} ({:.3f}), {} in {} ({:.3f}).", title,
+                     directed ? "worst" : "highest", at_first, value(first),
+                     directed ? "best" : "lowest", where_in(answer.overview, last), value(last));
+}
+
+std::string overview_finding(const OverviewDifferenceQuestion& question,
+                             const OverviewDifferenceQuestion::Answer& answer) {
+  const std::vector<std::int32_t>& heads = answer.less.by_worth;
+  if (heads.empty()) return "";
+  double of_a = 0, of_b = 0;
+  for (const std::int32_t i : heads) {
+    of_a += answer.of_a[static_cast<std::size_t>(i)];
+    of_b += answer.of_b[static_cast<std::size_t>(i)];
+  }
+  const auto count = static_cast<double>(heads.size());
+  const replay::NumberInfo& info = replay::info_of(question.a.number());
+  return fmt::format(
+      "{} is {:.3f} for A and {:.3f} for B, averaged over {} heads. A is {} in {}, B in {}.",
+      replay::headline_of(info.number), of_a / count, of_b / count, heads.size(),
+      info.better == replay::Better::Neither ? "higher" : "better", answer.a_better,
+      answer.b_better);
+}
 
 OverviewQuestion overview_question(const Workspace& workspace) {
   return overview_question(workspace, workspace.method());

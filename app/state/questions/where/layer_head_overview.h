@@ -71,6 +71,14 @@ struct OverviewDifferenceQuestion {
 OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer& a,
                                                  const OverviewQuestion::Answer& b);
 
+// What is to be seen, in a sentence: where the number is worst, or how many heads keep the span. Empty where
+// no head has a number.
+std::string overview_finding(const OverviewQuestion& question,
+                             const OverviewQuestion::Answer& answer);
+// Of A and B: their means over the heads that both know, and who is better in how many.
+std::string overview_finding(const OverviewDifferenceQuestion& question,
+                             const OverviewDifferenceQuestion::Answer& answer);
+
 // The ends of the colours. Shares and r have fixed ends; an open end grows with the largest value
 // seen of one number in one trace and never shrinks, so that one colour means one number while the
 // chunks play and A and B are flipped.

@@ -129,9 +129,10 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
         "attention alone, {:.1f} % merged.",
         replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
   std::string text = fmt::format(
-      "One set for all heads of {}: {} keeps {:.1f} % of a head's own attention, the mean of the "
-      "heads, and {:.1f} % if each chose alone.",
-      replay::row_words(answer.layout, answer.row), question.method.id(), 100 * merged,
+      "Sharing one set in {} costs {:.1f} points: with {} a head keeps {:.1f} % of its attention "
+      "on "
+      "average, and {:.1f} % with a set of its own.",
+      replay::row_words(answer.layout, answer.row), 100 * loss, question.method.id(), 100 * merged,
       100 * alone);
   if (worst->recall_alone > worst->recall_merged)
     text += fmt::format(" Query head {} loses most: {:.1f} % in place of {:.1f} %.", worst->q_head,

@@ -295,7 +295,7 @@ std::string kept_sentence_of(const MissQuestion& question, const MissQuestion::A
       fmt::format("{} keeps {} of {}", question.method.id(), chunk.kept, chunk.total);
   if (had_room(chunk))
     text += fmt::format(
-        ". The {} that it keeps had room for the best: a better choice would have kept it",
+        ". Its best key is among the true top {}: a better choice at this budget would keep it",
         format_count(chunk.num_kept));
   return text + ".";
 }
