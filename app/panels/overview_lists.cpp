@@ -9,7 +9,7 @@ namespace kvloupe::panels {
 namespace {
 
 void extreme_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
-                       std::int32_t index) {
+                std::int32_t index) {
   const analysis::Matrix& values = result->overview.values;
   const double value = values.values[static_cast<std::size_t>(index)];
   const int layer = result->overview.layers[static_cast<std::size_t>(index / values.cols)];
@@ -18,9 +18,8 @@ void extreme_ui(DrawContext& context, const Overview& result, const Coloring& co
   ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + 2}, {at.x + box, at.y + 2 + box},
                                             coloring.at(context.palette, value), 3);
   ImGui::SetCursorScreenPos({at.x + box + widgets::em(0.5F), at.y});
-  widgets::text_colored(
-      context.palette.text,
-      fmt::format("layer {}, {} {}", layer, head_word(*result), index % values.cols));
+  widgets::text_colored(context.palette.text, fmt::format("layer {}, {} {}", layer,
+                                                          head_word(*result), index % values.cols));
   ImGui::SameLine(widgets::em(13));
   const widgets::FontScope mono(widgets::Type::Number);
   std::string text = fmt::format("{:.3f}", value);
@@ -39,7 +38,7 @@ void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
 
 // The two ends of the list beside each other, in the room below the grid. A click goes there.
 void overview_lists_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
-                     const OverviewHeadings& headings) {
+                       const OverviewHeadings& headings) {
   const std::vector<std::int32_t>& cells = result->by_worth;
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float room = ImGui::GetContentRegionAvail().y - line;
@@ -71,8 +70,9 @@ void overview_lists_ui(DrawContext& context, const Overview& result, const Color
   }
 }
 
-void overview_extremes_ui(DrawContext& context, const Overview& result, const replay::NumberInfo& info,
-                        const Coloring& coloring, const OverviewHeadings& headings) {
+void overview_extremes_ui(DrawContext& context, const Overview& result,
+                          const replay::NumberInfo& info, const Coloring& coloring,
+                          const OverviewHeadings& headings) {
   const std::vector<std::int32_t>& cells = result->by_worth;
   // As many as the height has room for, beside two headings and the meaning.
   const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);

@@ -5,8 +5,7 @@
 namespace kvloupe::state {
 
 std::string words_of(const KeptOfSpan& kept) {
-  if (kept.total == 1)
-    return fmt::format("{} is {}", kept.span, kept.kept == 0 ? "lost" : "kept");
+  if (kept.total == 1) return fmt::format("{} is {}", kept.span, kept.kept == 0 ? "lost" : "kept");
   return fmt::format("{} of {}'s {} keys {} kept",
                      kept.kept == 0 ? "None" : std::to_string(kept.kept), kept.span, kept.total,
                      kept.kept <= 1 ? "is" : "are");
