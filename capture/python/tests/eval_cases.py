@@ -1,7 +1,10 @@
 """What the tests of evaluation share: a tiny model, tasks of their own, and the command in a process of its own."""
+import contextlib
+import io
 import json
-import os
 import pathlib
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +12,8 @@ import time
 
 import h5py
 
+from kvloupe.__main__ import main
+from kvloupe.results.record import nan_as_unknown
 from kvloupe.results.results_file import read_results
 
 from .support import MODELS, scratch
@@ -49,7 +54,6 @@ metric_list: [{{metric: word_perplexity}}]
 
 
 def texts(count):
-    import random
     return [" ".join(random.Random(seed).choices(WORDS, k=8 + 3 * seed % 40)) for seed in range(count)]
 
 
@@ -65,17 +69,20 @@ def tasks(count=6, shots=1):
 
 
 def start(*arguments):
-    environment = dict(os.environ, HF_DATASETS_CACHE=str(scratch("datasets")))
-    return subprocess.Popen([sys.executable, "-m", "kvloupe", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen([sys.executable, "-m", "kvloupe", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def command(*arguments, expect=0):
-    """Standard output, or the last line of standard error of one that is refused."""
-    process = start(*arguments)
-    out, errors = process.communicate(timeout=120)
-    if process.returncode != expect:
-        raise AssertionError(f"{arguments} ended with {process.returncode}: {errors}")
-    return out if expect == 0 else errors.strip().splitlines()[-1]
+    """Standard output, or the last line of standard error of one that is refused, in this process."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+    if code != expect:
+        raise AssertionError(f"{arguments} ended with {code}: {errors.getvalue()}")
+    return out.getvalue() if expect == 0 else errors.getvalue().strip().splitlines()[-1]
 
 
 def evaluate(output, *arguments, expect=0, count=6):
@@ -85,7 +92,7 @@ def evaluate(output, *arguments, expect=0, count=6):
 
 
 def without_times(records):
-    return [{name: value for name, value in record.items() if not name.endswith("_s")} for record in records]
+    return [{name: value for name, value in nan_as_unknown(record).items() if not name.endswith("_s")} for record in records]
 
 
 def killed_after(output, lines, *arguments, count=6):
@@ -95,14 +102,12 @@ def killed_after(output, lines, *arguments, count=6):
     while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") <= lines):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.wait()
     return process.returncode
 
 
 def hostile_copies(path):
     """(what is wrong, path) of copies of results that are wrong in one place."""
-    import shutil
-
     def changed(name, change):
         copy = scratch(f"hostile-{name}.h5")
         shutil.copy(path, copy)
