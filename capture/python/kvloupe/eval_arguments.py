@@ -35,8 +35,8 @@ def add_commands(commands):
     evaluate.add_argument("--resume", action="store_true", help="go on with a run that was stopped, or add methods, tasks and samples to one")
     evaluate.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
     evaluate.set_defaults(run=run_eval)
-    harness = commands.add_parser("lm_eval", help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package", add_help=False)
-    harness.add_argument("rest", nargs="...", metavar="ARGUMENTS")
+    harness = commands.add_parser("lm_eval", help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package", prefix_chars="\0", add_help=False)
+    harness.add_argument("rest", nargs="*", metavar="ARGUMENTS")  # Its options are its own: none of them is read here.
     harness.set_defaults(run=run_harness)
     results = commands.add_parser("results", help="tables of what eval wrote")
     results.add_argument("results", metavar="RESULTS.h5")
@@ -66,7 +66,7 @@ def run_harness(options):
     from .eval.harness_tasks import OWN_TASKS
     from lm_eval.__main__ import cli_evaluate
     rest = list(options.rest)
-    if "--include_path" not in rest and rest[:1] != [] and "--tasks" in rest:
+    if any(word.startswith("--tasks") for word in rest) and not any(word.startswith("--include_path") for word in rest):
         rest += ["--include_path", str(OWN_TASKS)]
     sys.argv = ["lm_eval", *rest]
     cli_evaluate()

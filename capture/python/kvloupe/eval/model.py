@@ -1,6 +1,7 @@
 """The model class that lm-evaluation-harness knows as `kvloupe`."""
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
+from lm_eval.utils import simple_parse_args_string
 
 from ..errors import KvloupeError
 from . import lent_tokenizer
@@ -14,7 +15,7 @@ class KvloupeLM(LM):
     lends_to_ruler = True
 
     def __init__(self, model=None, method="dense", engine="program", chunk_size=128, device="cpu", compute="auto", threads=None, max_gen_toks=256,
-                 batch_size=None, max_batch_size=None, **others):
+                 **others):
         super().__init__()
         if not model or others:
             raise KvloupeError("the model kvloupe cannot be made", f"it has no argument {sorted(others)[0]}" if others else "its argument model is missing",
@@ -22,12 +23,21 @@ class KvloupeLM(LM):
         if engine not in ENGINES:
             raise KvloupeError(f"there is no engine {engine}", "a model is run by the program or by transformers", "give engine=program or engine=transformers")
         self.model, self.method, self.max_gen_toks = model, str(method).replace(";", ","), int(max_gen_toks)
-        options = dict(chunk_size=int(chunk_size), device=device or "cpu", compute=compute, threads=threads)
+        options = dict(chunk_size=int(chunk_size), device=device, compute=compute, threads=threads)
         self.engine = _engine(engine)(model, self.method, **options)
         self._rendered = False  # whether contexts are texts of the chat template, whose special tokens are tokens
         lent_tokenizer.lend(self.engine)
         if self.lends_to_ruler:
             lent_tokenizer.lend_to_ruler()
+
+    @classmethod
+    def create_from_arg_obj(cls, arg_dict, additional_config=None):
+        """The harness adds its own --device, which is a GPU by default: here the device stands in --model_args."""
+        return cls(**arg_dict)
+
+    @classmethod
+    def create_from_arg_string(cls, arg_string, additional_config=None):
+        return cls(**simple_parse_args_string(arg_string))
 
     def close(self):
         self.engine.close()
