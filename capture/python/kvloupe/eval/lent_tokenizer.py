@@ -1,4 +1,5 @@
 """The engine's count of tokens, for tasks that make texts of a length (RULER, and those of this package)."""
+import pathlib
 import types
 
 _engines = []
@@ -16,6 +17,8 @@ def lend_to_ruler():
     except ImportError:
         return
     common_utils.get_tokenizer = lambda *_, **__: tokenizer
+    # Else the harness would load the module once more for the first task file that names it.
+    common_utils.__mtime__ = pathlib.Path(common_utils.__file__).stat().st_mtime_ns
 
 
 def is_lent():
