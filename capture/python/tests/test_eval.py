@@ -1,11 +1,14 @@
 """python -m kvloupe eval against transformers, kvloupe run and lm-evaluation-harness's own command; runs that are killed, and shards."""
 import json
 import math
+import pathlib
 import unittest
+from unittest import mock
 
 import lm_eval
 import torch
 from lm_eval.tasks import TaskManager
+from lm_eval.tasks._index import TaskIndex
 
 import kvloupe.eval  # noqa: F401  (registers the model)
 from kvloupe.errors import KvloupeError
@@ -134,6 +137,19 @@ class KilledAndShared(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """The harness's ten thousand files are read once."""
+        known, build = {}, TaskIndex.build
+
+        def once(paths, **options):
+            paths = tuple(map(str, paths))
+            if paths not in known:
+                known[paths] = build(map(pathlib.Path, paths), **options)
+            return dict(known[paths])
+
+        cls.enterClassContext(mock.patch.object(TaskIndex, "build", staticmethod(once)))
+
     def test_what_needs_the_network(self):
         said = evaluate(fresh("network.h5"), "--tasks", "tiny_text,niah_single_2,ruler_qa_squad", "--data", scratch("data"), expect=1)
         self.assertTrue(said.startswith("error: niah_single_2, ruler_qa_squad cannot be prepared"), said)
@@ -145,7 +161,7 @@ class Refused(unittest.TestCase):
         for code, words in ((1, ["--tasks", "tiny_texts"]), (1, ["--tasks", "tiny_text", "--method", "nonsense"]), (2, ["--tasks", "tiny_text", "--shard", "3/2"]),
                             (2, ["--tasks", "tiny_text", "--lengths", "1x"]), (1, ["--tasks", "tiny_text", "--method", SPEC, "--budgets", "8"]),
                             (1, ["--tasks", "tiny_text", "--include-path", "/never"]), (1, ["--tasks", "tiny_text", "--model", "never"]),
-                            (1, ["--tasks", "kvloupe_niah", "--lengths", "1k", "--depths", "0", "--limit", "1"])):
+                            (1, ["--tasks", "ruler_vt", "--lengths", "512"]), (1, ["--tasks", "kvloupe_niah", "--lengths", "1k", "--depths", "0", "--limit", "1"])):
             said = evaluate(fresh("wrong.h5"), *words, expect=code)
             self.assertTrue(said.startswith("error: ") and said.count("; ") == 2, said)
         self.assertIn("no folder", evaluate(scratch("never") / "r.h5", "--tasks", "tiny_text", expect=1))

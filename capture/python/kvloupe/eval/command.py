@@ -58,6 +58,9 @@ def run_eval(options):
         records = sorted(done.values(), key=lambda record: (record["task"], record["doc"], methods.index(record["method"]) if record["method"] in methods else -1))
         write_results(options.output, run, records, max(len(samples) * len(methods), before[2] if before else 0))
         journal.remove()
+    except KeyboardInterrupt:
+        print(f"error: the evaluation was stopped; you pressed Ctrl+C; {len(journal.records):,} samples are in {journal.path}: go on with --resume", file=sys.stderr)
+        raise
     finally:
         journal.close()
     progress.end()

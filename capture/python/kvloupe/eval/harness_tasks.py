@@ -15,6 +15,7 @@ from ..errors import KvloupeError, one_line
 from . import lent_tokenizer
 from .data_folder import Missing, data_from
 
+LEAST_OF_VT = 1024
 OWN_TASKS = pathlib.Path(__file__).resolve().parents[1] / "tasks"
 
 
@@ -26,6 +27,9 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
     manager = _manager(names, [OWN_TASKS, *include_paths], metadata)
     loaded, missing = {}, {}
     for name in _leaves(manager, names):
+        if name == "ruler_vt" and min(metadata.get("max_seq_lengths", [LEAST_OF_VT])) < LEAST_OF_VT:
+            raise KvloupeError("the task ruler_vt cannot be prepared", "its example alone is longer than so short a text, and it would look for one for ever",
+                               f"give --lengths of {LEAST_OF_VT:,} and more, or leave it out")
         try:
             with data_from(folder, may_download), contextlib.redirect_stdout(sys.stderr):
                 random.seed(seed)

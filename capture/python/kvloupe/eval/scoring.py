@@ -90,9 +90,16 @@ def _scored(sample):
         filtered = [request.filtered_resps[name] for request in sample.requests]
         first = filtered if first is None else first
         for metric, value in sample.task.process_results(sample.doc, filtered).items():
-            metrics[f"{metric},{name}"] = json.loads(json.dumps(value, default=handle_non_serializable))
+            metrics[f"{metric},{name}"] = _finite(json.loads(json.dumps(value, default=handle_non_serializable)))
     # Tasks of several lengths say -1 for the others.
     return {name: value for name, value in metrics.items() if not (value == -1 and name[0].isdecimal())}, first, sample.task.doc_to_target(sample.doc)
+
+
+def _finite(value):
+    """JSON has no other numbers: null stands for them."""
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _main(metrics, length):
