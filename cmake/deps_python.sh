@@ -51,3 +51,13 @@ deps_fill_arrays() {
   PYTHONPATH="$out" "$(deps_python_311)" -c 'import h5py, numpy, safetensors' >&2 ||
     deps_fail "the Python packages that read arrays do not load; Python's message is above; report this"
 }
+
+# site-packages in it is a folder for PYTHONPATH, after that of the part python: of modules in folders of another name dill
+# saves all that they hold.
+deps_fill_eval() {
+  local work="$1" out="$2/site-packages" wheel
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_eval[@]}")"
+  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$out"; done
+  rm -rf "$out"/pandas/tests "$out"/pyarrow/tests
+  [[ -d $out/lm_eval/tasks/ruler && -d $out/datasets && -d $out/wonderwords ]]
+}

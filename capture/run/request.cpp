@@ -20,9 +20,10 @@ using nlohmann::json;
 
 constexpr int kMostNewTokens = 1 << 20;
 constexpr int kMostLevels = 16;
-constexpr std::array kGenerationKeys = {"id",  "prompt", "tokens",         "messages",
-                                        "raw", "until",  "max_new_tokens", "decode_from"};
-constexpr std::array kLikelihoodKeys = {"id", "context", "continuation", "decode_from"};
+constexpr std::array kGenerationKeys = {"id",      "prompt",  "tokens",         "messages",
+                                        "raw",     "until",   "max_new_tokens", "decode_from",
+                                        "special", "tokenize"};
+constexpr std::array kLikelihoodKeys = {"id", "context", "continuation", "decode_from", "special"};
 
 Error unusable(std::string why, std::string remedy) {
   return input_error("the request is not usable", std::move(why), std::move(remedy));
@@ -100,6 +101,11 @@ std::int64_t integer_in(const json& value, const char* key, std::int64_t least, 
   return value.get<std::int64_t>();
 }
 
+bool truth_in(const json& value, const char* key) {
+  if (!value.is_boolean()) wrong_type(key, "true or false");
+  return value.get<bool>();
+}
+
 const json& list_in(const json& value, const char* key) {
   if (!value.is_array()) wrong_type(key, "a list");
   return value;
@@ -119,8 +125,9 @@ void read_generation(const json& object, Request& request) {
       request.messages = parse_messages(value.dump());
       for (const Message& message : request.messages) text_in(message.content, "message");
     } else if (key == "raw") {
-      if (!value.is_boolean()) wrong_type("raw", "true or false");
-      request.raw = value.get<bool>();
+      request.raw = truth_in(value, "raw");
+    } else if (key == "tokenize") {
+      request.tokenize = truth_in(value, "tokenize");
     } else if (key == "until") {
       for (const json& text : list_in(value, "until"))
         request.until.push_back(some_text_in(text, "until"));
@@ -135,6 +142,8 @@ void read_generation(const json& object, Request& request) {
                    "give one of prompt, tokens and messages, or context with continuation");
   if (request.raw && !request.prompt)
     throw unusable("raw does not go with tokens or messages", "leave it out or give a prompt");
+  if (request.special && !request.raw)
+    throw unusable("special goes with a raw prompt alone", R"(give "raw": true, too)");
 }
 
 void read_likelihood(const json& object, Request& request) {
@@ -150,6 +159,7 @@ Request request_of(const json& object) {
   const bool likelihood = object.contains("context") || object.contains("continuation");
   check_keys(object, likelihood);
   Request request;
+  if (object.contains("special")) request.special = truth_in(object["special"], "special");
   likelihood ? read_likelihood(object, request) : read_generation(object, request);
   const json from = object.value("decode_from", json());
   if (from.is_number()) {

@@ -20,6 +20,8 @@ struct Request {
   std::optional<std::string> context;
   std::string continuation;
   bool raw = false;                // of prompt: no chat template
+  bool special = false;            // of a raw prompt or a likelihood: its special tokens are tokens
+  bool tokenize = false;           // nothing is run: the answer is the prompt as the model reads it
   std::vector<std::string> until;  // the answer ends before the first of them
   int max_new_tokens = 256;
   // Nothing: all of the prompt is prefilled. Else a position, or a span's name or a text, where
@@ -49,7 +51,8 @@ struct RequestPrompt {
   }
 };
 // A likelihood's tokens are those of both texts together, without a chat template; the context's trailing white space
-// counts as the continuation's, and an empty context is the model's begin (or end) token. Throws Error{Input} where the
+// counts as the continuation's, and an empty context is the model's begin (or end) token. Where special tokens are tokens,
+// a text that has its begin token gets no second one. Throws Error{Input} where the
 // request does not suit the model's tokenizer.
 RequestPrompt prompt_of(const Request& request, const Tokenizer& tokenizer);
 

@@ -29,9 +29,17 @@ std::size_t without_trailing_space(std::string_view text) {
   }
 }
 
+Prompt text_prompt(const Request& request, std::string_view text, const Tokenizer& tokenizer) {
+  if (!request.special) return raw_prompt(tokenizer, text);
+  Prompt prompt{tokenizer.encode(text, SpecialTokens::Parse), {}};
+  const bool has_begin = !prompt.ids.empty() && prompt.ids.front() == tokenizer.bos();
+  if (tokenizer.adds_bos() && !has_begin) prompt.ids.insert(prompt.ids.begin(), tokenizer.bos());
+  return prompt;
+}
+
 Prompt generation_prompt(const Request& request, const Tokenizer& tokenizer) {
   if (!request.tokens.empty()) return {request.tokens, {}};
-  if (request.raw) return raw_prompt(tokenizer, *request.prompt);
+  if (request.raw) return text_prompt(request, *request.prompt, tokenizer);
   if (tokenizer.chat_template().empty())
     throw input_error("cannot wrap the prompt in a chat template",
                       "this model's files have none: it is not made for conversations",
@@ -54,12 +62,12 @@ RequestPrompt likelihood_prompt(const Request& request, const Tokenizer& tokeniz
       throw input_error("an empty context has no token",
                         "the model's vocabulary has no token that begins or ends a text",
                         "give a context");
-    ids = tokenizer.encode(whole, SpecialTokens::Literal);
+    ids = tokenizer.encode(whole, request.special ? SpecialTokens::Parse : SpecialTokens::Literal);
     if (ids.empty() || ids.front() != first) ids.insert(ids.begin(), first);
     split = 1;
   } else {
-    ids = raw_prompt(tokenizer, whole).ids;
-    split = raw_prompt(tokenizer, context).ids.size();
+    ids = text_prompt(request, whole, tokenizer).ids;
+    split = text_prompt(request, context, tokenizer).ids.size();
   }
   if (split >= ids.size() || split == 0)
     throw input_error("the continuation has no tokens of its own",

@@ -143,6 +143,8 @@ ordered_json Runner::answer(const std::string& id, const Request& request, Reque
     log::warning("{} bytes of request {} have no token in this model and were left out",
                  format_count(bytes), id);
   const auto tokens = static_cast<std::int64_t>(asked.prompt.ids.size());
+  if (request.tokenize)
+    return {{"text", model_->tokenizer.decode(asked.prompt.ids)}, {"prompt_tokens", tokens}};
   const int new_tokens = request.context ? 0 : request.max_new_tokens;
   check_prompt_fits("the prompt", tokens,
                     model_->context_length - std::max(new_tokens, recording_.probe_len),
@@ -170,15 +172,19 @@ ordered_json Runner::answer(const std::string& id, const Request& request, Reque
   kept_.insert(kept_.end(), recorder.kept().begin() + std::ssize(kept_), recorder.kept().end());
   totals.prompt_tokens += tokens;
   totals.shared_tokens += shared;
-  if (request.context)
-    return {{"loglikelihood", run.likelihood().log_prob}, {"greedy", run.likelihood().greedy}};
-  return {{"text", before_stop(run.answer(), request.until)},
-          {"tokens", run.generated()},
-          {"finish", run.ended() ? "stop" : "length"},
-          {"prompt_tokens", tokens},
-          {"kept", mean_of(kept_)},
-          {"prefill_s", run.prefill_seconds()},
-          {"decode_s", run.decode_seconds()}};
+  ordered_json answer;
+  if (request.context) {
+    answer = {{"loglikelihood", run.likelihood().log_prob}, {"greedy", run.likelihood().greedy}};
+  } else {
+    answer = {{"text", before_stop(run.answer(), request.until)},
+              {"tokens", run.generated()},
+              {"finish", run.ended() ? "stop" : "length"}};
+  }
+  answer.update({{"prompt_tokens", tokens},
+                 {"kept", mean_of(kept_)},
+                 {"prefill_s", run.prefill_seconds()},
+                 {"decode_s", run.decode_seconds()}});
+  return answer;
 }
 
 // Which lines are answered already, and which ids were seen.

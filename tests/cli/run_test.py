@@ -81,6 +81,29 @@ def likelihoods(family, tokenizer, model, folder):
         assert answer["greedy"] == bool((rows.argmax(1) == next_ids).all()), (family, context, answer)
 
 
+def special_tokens(family, tokenizer, model, folder):
+    """Texts of the chat template with their special tokens, and what the model reads of a request."""
+    messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}, {"role": "user", "content": "the dog"}]
+    chat = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    ids = tokenizer(chat, add_special_tokens=False)["input_ids"]
+    rendered, parsed, literal = answers(folder, [
+        {"id": 1, "messages": messages, "tokenize": True}, {"id": 2, "prompt": chat, "raw": True, "special": True, "tokenize": True},
+        {"id": 3, "prompt": chat, "raw": True, "tokenize": True}])
+    assert (rendered["text"], rendered["prompt_tokens"]) == (chat, len(ids)), rendered
+    assert parsed["prompt_tokens"] == len(ids) < literal["prompt_tokens"], (parsed, literal)
+    given, answer = answers(folder, [{"id": 4, "messages": messages, "max_new_tokens": 6}, {"id": 5, "prompt": chat, "raw": True, "special": True, "max_new_tokens": 6}])
+    assert given["tokens"] == answer["tokens"], (given, answer)
+    whole = ids + tokenizer("the food", add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        logits = model(torch.tensor([whole])).logits[0].double().log_softmax(-1)
+    expected = logits[len(ids) - 1:-1].gather(1, torch.tensor(whole[len(ids):])[:, None]).sum().item()
+    answer, = answers(folder, [{"id": 6, "context": chat, "continuation": "the food", "special": True}])
+    assert abs(answer["loglikelihood"] - expected) < 1e-3 and answer["prompt_tokens"] == len(whole) - 1, (family, answer, expected)
+    for wrong in ({"special": True}, {"raw": True, "special": 1}, {"tokenize": "yes"}):
+        answer, = answers(folder, [{"id": 7, "prompt": "the cat", **wrong}])
+        assert answer["error"].count(";") == 2, answer
+
+
 def hostile_lines(model):
     lines = [b'{"id": 1, "prompt": "the cat", "raw": true, "max_new_tokens": 3}', b"\xff\xfe", b"null", b'{"id": 2}', b"[" * 100000,
              b'{"id": 1, "prompt": "again", "raw": true}', b'{"id": 3, "tokens": [5, 100000]}', b'{"id": 4, "prompt": "a\x00b"}',
@@ -155,7 +178,9 @@ def answers_come_at_once(model):
 
 def main():
     for family in FAMILIES:
-        likelihoods(family, *beside_transformers(family))
+        theirs = beside_transformers(family)
+        likelihoods(family, *theirs)
+        special_tokens(family, *theirs)
     model = os.path.join(MODELS, "llama")
     hostile_lines(model)
     answers_come_at_once(model)

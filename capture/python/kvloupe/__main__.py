@@ -1,9 +1,9 @@
-"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART..."""
+"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART... | eval ... | results ..."""
 import json
 import os
 import sys
 
-from . import arguments, own_method
+from . import arguments, eval_arguments, own_method
 from .errors import KvloupeError
 
 
@@ -20,7 +20,7 @@ def main(given=None):
 
 
 def parser():
-    top = arguments.Parser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces, and runs methods of your own on them.")
+    top = arguments.Parser(prog="python -m kvloupe", description="Records transformers models to KVLoupe traces, runs methods of your own on them, and evaluates methods on tasks.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     record = commands.add_parser("record", help="run a model on a prompt and record it")
     record.add_argument("model", metavar="MODEL_FOLDER", help="a Hugging Face folder, or a name in the local cache")
@@ -81,6 +81,7 @@ def parser():
     merge.add_argument("--force", action="store_true", help="replace an existing trace")
     merge.add_argument("-o", dest="output", required=True, metavar="T.h5")
     merge.set_defaults(run=run_merge)
+    eval_arguments.add_commands(commands)
     return top
 
 

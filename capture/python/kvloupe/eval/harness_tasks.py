@@ -1,0 +1,106 @@
+"""The harness's tasks by their names: loaded one after the other, each from the same seed, before anything runs."""
+import contextlib
+import difflib
+import fnmatch
+import os
+import pathlib
+import random
+import sys
+
+import numpy as np
+from lm_eval.tasks import TaskManager
+from lm_eval.tasks._index import Kind
+
+from ..errors import KvloupeError, one_line
+from . import lent_tokenizer
+from .data_folder import Missing, data_from
+
+LEAST_OF_VT = 1024
+OWN_TASKS = pathlib.Path(__file__).resolve().parents[1] / "tasks"
+
+
+def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs, folder, may_download):
+    """{name: Task}. What lacks its data is told for all of them at once."""
+    for path in include_paths:
+        if not os.path.isdir(path):
+            raise KvloupeError(f"--include-path {path} cannot be used", "it is no folder", "name a folder of task files (.yaml)")
+    manager = _manager(names, [OWN_TASKS, *include_paths], metadata)
+    loaded, missing = {}, {}
+    for name in _leaves(manager, names):
+        if name == "ruler_vt" and min(metadata.get("max_seq_lengths", [LEAST_OF_VT])) < LEAST_OF_VT:
+            raise KvloupeError("the task ruler_vt cannot be prepared", "its example alone is longer than so short a text, and it would look for one for ever",
+                               f"give --lengths of {LEAST_OF_VT:,} and more, or leave it out")
+        try:
+            with data_from(folder, may_download), contextlib.redirect_stdout(sys.stderr):
+                random.seed(seed)
+                np.random.seed(seed)
+                loaded.update(manager.load([name])["tasks"])
+        except Missing as lack:
+            missing.setdefault((lack.what, lack.path), []).append(name)
+        except KvloupeError:
+            raise
+        except Exception as error:  # A task is a program: it raises what it likes.
+            raise KvloupeError(f"the task {name} cannot be prepared", one_line(error), "check its file and what it needs, or leave the task out") from None
+    if missing:
+        raise _lacking(missing, may_download)
+    for task in loaded.values():
+        _configure(task, seed, num_fewshot, gen_kwargs)
+    return loaded
+
+
+def _manager(names, folders, metadata):
+    """The harness reads ten thousand files to know its tasks; it is spared where these folders have all."""
+    manager = TaskManager(include_path=folders, include_defaults=False, metadata=metadata)
+    if all(name in manager.task_index for name in names):
+        return manager
+    lent_tokenizer.lend_to_ruler()
+    return TaskManager(include_path=folders, metadata=metadata)
+
+
+def _configure(task, seed, num_fewshot, gen_kwargs):
+    """As the harness's simple_evaluate does."""
+    if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
+        raise KvloupeError(f"the task {task.task_name} cannot be run here", "it runs code that the model wrote, or shows it images", "leave it out")
+    if task.get_config("output_type") == "generate_until" and gen_kwargs:
+        task.set_config(key="generation_kwargs", value=gen_kwargs, update=True)
+    own = task.get_config("num_fewshot")
+    if own is None or (num_fewshot is not None and own != 0):
+        task.set_config(key="num_fewshot", value=num_fewshot or 0)
+    task.set_fewshot_seed(seed=seed)
+
+
+def _leaves(manager, names):
+    """Names of tasks; groups and tags are taken apart, as far as their members are tasks of the index."""
+    found = []
+    for name in names:
+        matching = fnmatch.filter(manager.all_tasks, name) if any(letter in name for letter in "*?[") else [name]
+        if not matching or (matching == [name] and name not in manager.task_index and not os.path.isfile(name)):
+            raise _unknown(name, manager.all_tasks)
+        for each in matching:
+            found += _members(manager, each)
+    return list(dict.fromkeys(found))
+
+
+def _members(manager, name):
+    entry = manager.task_index.get(name)
+    if entry is None or entry.kind in (Kind.TASK, Kind.PY_TASK):
+        return [name]
+    members = sorted(entry.tags) if entry.kind == Kind.TAG else (entry.cfg or {}).get("task", [])
+    if not isinstance(members, list) or not all(isinstance(member, str) and member in manager.task_index for member in members):
+        return [name]
+    return [leaf for member in members for leaf in _members(manager, member)]
+
+
+def _unknown(name, known):
+    close = difflib.get_close_matches(name, known, 3)
+    return KvloupeError(f"there is no task {name}", "neither lm-evaluation-harness nor this package nor --include-path has it",
+                        f"did you mean {', '.join(close)}?" if close else "`python -m kvloupe lm_eval ls tasks` lists them")
+
+
+def _lacking(missing, may_download):
+    tasks = list(dict.fromkeys(name for names in missing.values() for name in names))
+    needs = " and ".join(f"{what} ({', '.join(names)})" for (what, _), names in missing.items())
+    places = ", ".join(str(path) for _, path in missing)
+    why = "and the network did not give it" if may_download else "and nothing is downloaded without --download"
+    return KvloupeError(f"{', '.join(tasks)} cannot be prepared, so nothing was run", f"{'they need' if len(tasks) > 1 else 'it needs'} {needs}, which is not on this machine, {why}",
+                        f"put it into {places} (--data names another folder), {'' if may_download else 'or give --download, '}or leave the tasks out")

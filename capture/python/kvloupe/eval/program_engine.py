@@ -1,0 +1,70 @@
+"""The program's own decoder: one `kvloupe run` process that answers lines of JSON as long as it is needed."""
+import json
+import subprocess
+import tempfile
+
+from ..errors import KvloupeError
+from ..installed import program
+
+
+class ProgramEngine:
+    name = "program"
+
+    def __init__(self, model, method, *, chunk_size=128, device="cpu", compute="auto", threads=None):
+        self.spec = method
+        arguments = [program(), "run", "--model", model, "--requests", "-", "--quiet", "--chunk-size", str(chunk_size), "--device", device,
+                     "--compute", "fp32" if compute == "auto" else {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(compute, compute)]
+        if method != "dense":
+            arguments += ["--closed-loop", method]
+        if threads:
+            arguments += ["--threads", str(threads)]
+        self._said, self._asked = tempfile.TemporaryFile(), 0
+        try:
+            # It ends by itself when this process, which holds the other end of its input, is gone.
+            self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
+        except (OSError, ValueError) as error:
+            raise KvloupeError("kvloupe run cannot be started", str(error), "name the program's file in KVLOUPE_PROGRAM") from None
+
+    def generate(self, context, until, max_new_tokens, special=False):
+        return self._ask(prompt=context, raw=True, special=special, until=until, max_new_tokens=max_new_tokens)
+
+    def loglikelihood(self, context, continuation, special=False):
+        return self._ask(context=context, continuation=continuation, special=special)
+
+    def count(self, text):
+        """Tokens of a text as a prompt has them."""
+        return self._ask(prompt=text, raw=True, tokenize=True)["prompt_tokens"] if text else 0
+
+    def render(self, messages, prefix):
+        """The model's chat template, and the beginning of the answer."""
+        return self._ask(messages=messages, tokenize=True)["text"] + prefix
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+        self._said.close()
+
+    def _ask(self, **request):
+        self._asked += 1
+        line = json.dumps({"id": self._asked, **{name: value for name, value in request.items() if value is not False}}) + "\n"
+        try:
+            self._process.stdin.write(line.encode())
+            self._process.stdin.flush()
+            answer = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            raise self._why_it_ended() from None
+        if "error" in answer:
+            raise _in_parts(answer["error"])
+        return answer
+
+    def _why_it_ended(self):
+        code = self._process.wait()
+        self._said.seek(0)
+        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        return _in_parts(lines[-1].removeprefix("error: ") if lines else f"kvloupe run ended with {code}")
+
+
+def _in_parts(sentence):
+    parts = sentence.split("; ", 2)
+    return KvloupeError(*parts) if len(parts) == 3 else KvloupeError("kvloupe run failed", sentence, "report this with what you did")

@@ -1,0 +1,86 @@
+"""RESULTS.h5.journal: a line of JSON for each finished sample, beside the file that is being made. It survives a kill at any time."""
+import fcntl
+import json
+import os
+
+from ..errors import KvloupeError
+from .record import check_record, nan_as_unknown, unknown_as_nan
+
+FORMAT = "kvloupe-results-journal/1"
+
+
+class Journal:
+    """Opened, it is locked; a line that a kill cut short is cut away. `records` are those of lines that are whole."""
+
+    def __init__(self, path, run):
+        self.path, self.records = path, []
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise _refused(path, "another process writes to it", "wait for it, or name another file by -o") from None
+        except OSError as error:
+            raise _refused(path, error.strerror or str(error), "name a file in a folder of yours by -o") from None
+        try:
+            self._read(run)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _read(self, run):
+        with open(self.path, "rb") as file:
+            content = file.read()
+        whole = content.rfind(b"\n") + 1
+        lines = content[:whole].splitlines()
+        os.ftruncate(self._file, whole)
+        if not lines:
+            self._write({"format": FORMAT, "run": run})
+            return
+        head = _parsed(lines[0])
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise _refused(self.path, "it is no journal of results", "name another file by -o, or remove it")
+        check_same(self.path, head.get("run"), run)
+        for line in lines[1:]:
+            record = _parsed(line)
+            if not check_record(record):
+                raise _refused(self.path, "it holds a line that is no sample", "remove it; what is in the results stays")
+            self.records.append(unknown_as_nan(record))
+
+    def add(self, record):
+        self._write(nan_as_unknown(record))
+        self.records.append(record)
+
+    def _write(self, value):
+        """One write: after a kill a line is there or not, or cut short at the end."""
+        line = json.dumps(value, allow_nan=False).encode() + b"\n"
+        try:
+            while line:
+                line = line[os.write(self._file, line):]
+        except OSError as error:
+            raise _refused(self.path, error.strerror or str(error), "free some space, and go on with --resume") from None
+
+    def remove(self):
+        os.unlink(self.path)
+
+    def close(self):
+        os.close(self._file)
+
+
+def check_same(path, before, run):
+    """A run goes on with its own samples alone."""
+    if before == run:
+        return
+    other = sorted(name for name in set(run) | set(before or {}) if not isinstance(before, dict) or before.get(name) != run.get(name))
+    raise KvloupeError(f"{path} cannot be gone on with", f"it is of a run with another {', '.join(other) or 'form'}", "give the options that it was begun with, or another file by -o")
+
+
+def _refused(path, why, what_to_do):
+    return KvloupeError(f"the journal {path} cannot be used", why, what_to_do)
+
+
+def _parsed(line):
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

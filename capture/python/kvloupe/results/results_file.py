@@ -1,0 +1,122 @@
+"""RESULTS.h5 (core/trace/FORMAT.md, section 13): written at once under another name, read without believing it."""
+import json
+import os
+import tempfile
+import time
+
+import h5py
+import numpy as np
+
+from ..errors import KvloupeError
+from ..stored import BROKEN, Defect, int_attribute, member, open_dataset, read, text_attribute
+from ..version import __version__
+from .record import INTEGERS, NUMBERS, TEXTS
+
+FORMAT, SCHEMA = "kvloupe-results", "1.0"
+MOST_SAMPLES = 1 << 24
+
+
+def write_results(path, run, records, total):
+    """run: what all samples have in common, a dictionary; total: how many samples the whole run has, all shards together."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=os.path.basename(path) + ".", suffix=".part")
+        os.close(descriptor)
+        os.chmod(temporary, 0o666 & ~_umask())
+        try:
+            _write(temporary, run, records, total)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise KvloupeError(f"{path} cannot be written", error.strerror or str(error), "name a file in a folder of yours by -o") from None
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write(path, run, records, total):
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"format": FORMAT, "schema_version": SCHEMA, "producer": f"kvloupe-python {__version__}", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                           "complete": int(len(records) == total), "total": total})
+        _texts(file, "run", [json.dumps(run, sort_keys=True)])
+        samples = file.create_group("samples")
+        for name in TEXTS:
+            _texts(samples, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
+        for name in INTEGERS:
+            samples.create_dataset(name, data=np.array([record[name] for record in records], np.int64))
+        for name in NUMBERS:
+            samples.create_dataset(name, data=np.array([record[name] for record in records], np.float64))
+        file.flush()
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _texts(group, name, texts):
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    group.create_dataset(name, data=np.frombuffer(b"".join(encoded), np.uint8))
+    group.create_dataset(name + "_offsets", data=np.cumsum([0, *map(len, encoded)], dtype=np.int64))
+
+
+def read_results(path):
+    """(run, records, total)"""
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            if text_attribute(file, "format") != FORMAT:
+                raise Defect("it is no file of results")
+            version = text_attribute(file, "schema_version") or ""
+            if version.split(".")[0] != SCHEMA.split(".")[0]:
+                raise Defect(f"it has schema {version[:20]}, and this package reads {SCHEMA}")
+            run = _json(_texts_of(file, "run", 1)[0], "run")
+            return run, _records(file), int_attribute(file, "total") or 0
+    except Defect as defect:
+        raise KvloupeError(f"{path} cannot be read", " ".join(str(defect).split()), "name a file that python -m kvloupe eval wrote") from None
+    except FileNotFoundError:
+        raise KvloupeError(f"{path} cannot be read", "it does not exist" + (", its run was stopped half way" if os.path.exists(f"{path}.journal") else ""),
+                           "run the evaluation with --resume" if os.path.exists(f"{path}.journal") else "name a file that python -m kvloupe eval wrote") from None
+    except (*BROKEN, RecursionError) as error:
+        raise KvloupeError(f"{path} cannot be read", " ".join(str(error).split())[:200], "name a file that python -m kvloupe eval wrote") from None
+
+
+def _records(file):
+    if not isinstance(member(file, "samples"), h5py.Group):
+        raise Defect("it has no samples")
+    count = open_dataset(file, "samples/doc", "integer", 1).shape[0]
+    if count > MOST_SAMPLES:
+        raise Defect(f"it claims {count:,} samples")
+    columns = {}
+    for names, kind in ((INTEGERS, "integer"), (NUMBERS, "float")):
+        for name in names:
+            dataset = open_dataset(file, f"samples/{name}", kind, 1)
+            if dataset.shape[0] != count:
+                raise Defect(f"samples/{name} has {dataset.shape[0]:,} entries for {count:,} samples")
+            columns[name] = read(dataset).tolist()
+    for name in TEXTS:
+        columns[name] = _texts_of(file, f"samples/{name}", count)
+    columns["metrics"] = [_json(text, "samples/metrics") for text in columns["metrics"]]
+    records = [dict(zip(columns, values)) for values in zip(*columns.values())]
+    if len({record["id"] for record in records}) != count:
+        raise Defect("a sample stands in it twice")
+    return records
+
+
+def _texts_of(file, path, count):
+    offsets = read(open_dataset(file, f"{path}_offsets", "integer", 1)).astype(np.int64)
+    content = read(open_dataset(file, path, "integer", 1)).astype(np.uint8).tobytes()
+    if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != len(content) or (np.diff(offsets) < 0).any():
+        raise Defect(f"the offsets of {path} do not fit its text")
+    return [content[begin:end].decode("utf-8", "replace") for begin, end in zip(offsets[:-1], offsets[1:])]
+
+
+def _json(text, name):
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Defect(f"{name} holds what is no JSON object")
+    return value

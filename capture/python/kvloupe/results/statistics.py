@@ -1,0 +1,23 @@
+"""Intervals and paired tests of scores. Needs nothing but Python."""
+import math
+
+Z95 = 1.959963984540054
+
+
+def wilson(successes, count):
+    """The 95 % interval of a proportion (Wilson, 1927). Scores between 0 and 1 that are no counts, such as F1, are taken as their sum."""
+    if count == 0:
+        return math.nan, math.nan
+    share, z2 = successes / count, Z95**2
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = Z95 / (1 + z2 / count) * math.sqrt(max(0.0, share * (1 - share)) / count + z2 / (4 * count**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def sign_test(better, worse):
+    """Two-sided and exact: how likely so uneven a split is by chance. Of scores 0 and 1 this is McNemar's exact test."""
+    count, fewer = better + worse, min(better, worse)
+    if count == 0:
+        return 1.0
+    tail = sum(math.comb(count, k) for k in range(fewer + 1))
+    return min(1.0, 2 * tail / 2**count)

@@ -1,0 +1,63 @@
+"""Tables as text: Markdown, CSV and LaTeX."""
+import csv
+import io
+import math
+
+HEADS = {"samples": "samples", "score": "score", "low": "95 % from", "high": "to", "relative": "of dense", "difference": "difference", "better": "better", "worse": "worse",
+         "p": "p", "kept": "kept", "prompt_tokens": "prompt", "prefill_s": "prefill s", "decode_s": "decode s"}
+DIGITS = {"score": 3, "low": 3, "high": 3, "relative": 3, "difference": 3, "kept": 1, "prompt_tokens": 0, "prefill_s": 2, "decode_s": 2, "p": 4}
+
+
+def markdown(rows, by):
+    names = _shown(rows, by)
+    lines = [[HEADS.get(name, name) for name in names], ["---" if name in by else "---:" for name in names]]
+    lines += [[_cell(name, row[name]).replace("|", "\\|") for name in names] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def latex(rows, by):
+    """For the package booktabs."""
+    names = _shown(rows, by)
+    lines = [r"\begin{tabular}{" + "".join("l" if name in by else "r" for name in names) + "}", r"\toprule", _latex_line([HEADS.get(name, name) for name in names]), r"\midrule"]
+    lines += [_latex_line([_cell(name, row[name]) for name in names]) for row in rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def comma_separated(rows, by):
+    """All columns, numbers as they are; nothing where a number is not known."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = list(rows[0]) if rows else list(by)
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow(["" if _is_unknown(row[name]) else row[name] for name in names])
+    return out.getvalue().rstrip("\n")
+
+
+def grid_rows(lengths, depths, cells):
+    """As rows with a column a depth."""
+    return [{"length": length, **{f"{depth:g} %": "" if count == 0 else f"{mean:.2f} ({count})" for depth, (mean, count) in zip(depths, row)}} for length, row in zip(lengths, cells)]
+
+
+def _shown(rows, by):
+    """Columns in which something stands."""
+    names = [name for name in (rows[0] if rows else by) if name in by or name not in HEADS or any(not _is_unknown(row[name]) for row in rows)]
+    order = [*by, *(name for name in HEADS if name in names)]
+    return [name for name in order if name in names] + [name for name in names if name not in order]
+
+
+def _is_unknown(value):
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _cell(name, value):
+    if _is_unknown(value):
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.{DIGITS[name]}f}" if name in DIGITS else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and name not in ("seed", "length", "budget") else str(value)
+
+
+def _latex_line(cells):
+    return " & ".join("".join({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}",
+                               "^": r"\textasciicircum{}"}.get(letter, letter) for letter in cell) for cell in cells) + r" \\"

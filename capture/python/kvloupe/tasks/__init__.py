@@ -1,0 +1,1 @@
+"""Tasks of lm-evaluation-harness that come with this package."""

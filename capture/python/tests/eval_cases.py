@@ -1,0 +1,141 @@
+"""What the tests of evaluation share: a tiny model, tasks of their own, and the command in a process of its own."""
+import contextlib
+import io
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+
+from kvloupe.__main__ import main
+from kvloupe.results.record import nan_as_unknown
+from kvloupe.results.results_file import read_results
+
+from .support import MODELS, scratch
+
+MODEL = MODELS / "llama"
+WORDS = "the cat sat on a mat and saw the dog that ate all of the food in the house".split()
+
+GENERATION = """task: tiny_text
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+output_type: generate_until
+test_split: train
+doc_to_text: "{{{{text}}}}"
+doc_to_target: "{{{{target}}}}"
+metric_list: [{{metric: exact_match}}]
+generation_kwargs: {{until: ["dog"], max_gen_toks: 12, do_sample: false}}
+"""
+CHOICE = """task: tiny_choice
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+output_type: multiple_choice
+test_split: train
+fewshot_split: train
+doc_to_text: "{{{{text}}}}"
+doc_to_choice: ["the cat", "the dog", "a mat"]
+doc_to_target: "{{{{label}}}}"
+num_fewshot: {shots}
+"""
+ROLLING = """task: tiny_rolling
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+output_type: loglikelihood_rolling
+test_split: train
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+metric_list: [{{metric: word_perplexity}}]
+"""
+
+
+def texts(count):
+    return [" ".join(random.Random(seed).choices(WORDS, k=8 + 3 * seed % 40)) for seed in range(count)]
+
+
+def tasks(count=6, shots=1):
+    """A folder of tasks of the given number of documents."""
+    folder = scratch(f"tasks-{count}-{shots}")
+    folder.mkdir(exist_ok=True)
+    data = folder / "data.json"
+    data.write_text("\n".join(json.dumps({"text": text, "target": "the", "label": at % 3}) for at, text in enumerate(texts(count))))
+    for name, form in (("text", GENERATION), ("choice", CHOICE), ("rolling", ROLLING)):
+        (folder / f"tiny_{name}.yaml").write_text(form.format(data=data, shots=shots))
+    return folder
+
+
+def start(*arguments):
+    return subprocess.Popen([sys.executable, "-m", "kvloupe", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def command(*arguments, expect=0):
+    """Standard output, or the last line of standard error of one that is refused, in this process."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+    if code != expect:
+        raise AssertionError(f"{arguments} ended with {code}: {errors.getvalue()}")
+    return out.getvalue() if expect == 0 else errors.getvalue().strip().splitlines()[-1]
+
+
+def evaluate(output, *arguments, expect=0, count=6):
+    """The records of a run."""
+    said = command("eval", "--model", MODEL, "--include-path", tasks(count), "--chunk-size", 16, "--threads", 1, "-o", output, *arguments, expect=expect)
+    return read_results(output)[1] if expect == 0 else said
+
+
+def without_times(records):
+    return [{name: value for name, value in nan_as_unknown(record).items() if not name.endswith("_s")} for record in records]
+
+
+def killed_after(output, lines, *arguments, count=6):
+    """A run that is killed when its journal has that many finished samples."""
+    process = start("eval", "--model", MODEL, "--include-path", tasks(count), "--chunk-size", 16, "--threads", 1, "-o", output, "--resume", *arguments)
+    journal = pathlib.Path(f"{output}.journal")
+    while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") <= lines):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return process.returncode
+
+
+def hostile_copies(path):
+    """(what is wrong, path) of copies of results that are wrong in one place."""
+    def changed(name, change):
+        copy = scratch(f"hostile-{name}.h5")
+        shutil.copy(path, copy)
+        change(copy)
+        return name, copy
+
+    def in_file(change):
+        def apply(copy):
+            with h5py.File(copy, "r+") as file:
+                change(file)
+        return apply
+
+    def replaced(name, values):
+        def change(file):
+            del file[name]
+            file.create_dataset(name, data=values)
+        return in_file(change)
+
+    yield changed("cut", lambda copy: copy.write_bytes(copy.read_bytes()[:2000]))
+    yield changed("empty", lambda copy: copy.write_bytes(b""))
+    yield changed("text", lambda copy: copy.write_text("no HDF5"))
+    yield changed("format", in_file(lambda file: file.attrs.update(format="kvloupe-trace")))
+    yield changed("schema", in_file(lambda file: file.attrs.update(schema_version="7.0")))
+    yield changed("samples", in_file(lambda file: file.pop("samples") if hasattr(file, "pop") else file.__delitem__("samples")))
+    yield changed("length", replaced("samples/score", [1.0]))
+    yield changed("kind", replaced("samples/score", [b"a"] * 2))
+    yield changed("offsets", replaced("samples/id_offsets", [0, -5, 10**15]))
+    yield changed("run", replaced("run", [123, 34]))
+    yield changed("metrics", replaced("samples/metrics_offsets", [0] * 19))
+    yield changed("total", in_file(lambda file: file.attrs.update(total="many")))
+    yield changed("huge", in_file(lambda file: (file.__delitem__("samples/doc"), file.create_dataset("samples/doc", (1 << 40,), "i8", chunks=(1024,)))))
