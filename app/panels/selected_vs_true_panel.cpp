@@ -166,11 +166,12 @@ class SelectedVsTruePanel final : public Panel {
     float height = std::clamp(room * share, least, widgets::em(both ? 24 : 20));
     // The last row of the table that is in sight is a whole one.
     const float row = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
-    const float rows =
-        room - height - ImGui::GetFrameHeightWithSpacing() - 2 * ImGui::GetStyle().ItemSpacing.y;
+    const float rows = room - height - between_;
     if (!context.figure && rows > 0) height += std::fmod(rows, row);
     bars({-1, height});
+    const float end_of_bars = ImGui::GetCursorPosY();
     if (!context.figure) filter_ui(context, listed, both);
+    between_ = ImGui::GetCursorPosY() - end_of_bars + ImGui::GetStyle().ItemSpacing.y;
     table();
   }
   // The marks of watched keys are named here: a name among them would lie over some.
@@ -345,6 +346,7 @@ class SelectedVsTruePanel final : public Panel {
   state::LastAnswer<SelectedVsTrueQuestion> shown_;
   state::LastAnswer<SelectedByBothQuestion> both_;
   SteadyHead head_;
+  float between_ = 0;  // bars and table, of the last frame
   RankBars bars_;
 };
 
