@@ -64,7 +64,8 @@ table::Table table_of(const BlockTablesQuestion::Answer& answer, const Worths& w
   for (std::size_t way = 0; way < replay::kBlockExecutions.size(); ++way) {
     std::vector<table::Cell>& row = table.rows.emplace_back(std::vector<table::Cell>{
         label_of(replay::kBlockExecutions[way], answer.report.q_heads.size())});
-    row.resize(4, std::nullopt);
+    row.resize(4,
+               worths.state == state::ResultState::Loading ? table::Cell("\u2026") : table::Cell());
     if (worths) {
       const replay::BlockMetrics& worth = (*worths)[way];
       row[1] = worth.density;

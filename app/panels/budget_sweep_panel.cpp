@@ -287,8 +287,7 @@ class BudgetSweepPanel final : public Panel {
 
   static void enough_ui(DrawContext& context, const Curves& result,
                         const std::vector<SweepStroke>& lines, Number number) {
-    heading_ui(context, "The budget that is enough",
-               result->exact ? "the smallest" : "of those computed");
+    heading_ui(context, "Smallest budget that is enough", result->exact ? "" : "of those computed");
     const replay::NumberInfo& info = replay::info_of(number);
     table::Table table{{{"method", fmt::format("{} of{}", info.heading,
                                                info.higher_is_better() ? "" : " at most")}},

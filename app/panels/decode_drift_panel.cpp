@@ -76,7 +76,8 @@ class DecodeDriftPanel final : public Panel {
     const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
     losses_ui(context, result, fills ? half / kPlots : each);
     worse_ui(context, result, each);
-    distances_ui(context, result, fills ? -1 : each);
+    // It has the axis of all three.
+    distances_ui(context, result, fills ? -1 : each + widgets::em(3));
     if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
@@ -153,10 +154,10 @@ class DecodeDriftPanel final : public Panel {
           "has none{}.",
           drift.mean_nll(), figure ? ": capture with --closed-loop SPEC --drift" : "");
     const std::string text = fmt::format(
-        "The closed loop's mean loss is {:.3f} nat, the dense model's {:.3f} on the same tokens{}. "
-        "Next-token distributions are {:.2g} nat apart on average.",
-        drift.mean_nll(), drift.mean_dense_nll(), state::worst_words(drift, info),
-        drift.mean_kl(0));
+        "The closed loop costs {:+.3f} nat a token ({:.3f}, the dense model {:.3f} on the same "
+        "tokens){}. Next-token distributions are {:.2g} nat apart on average.",
+        drift.mean_nll() - drift.mean_dense_nll(), drift.mean_nll(), drift.mean_dense_nll(),
+        state::worst_words(drift, info), drift.mean_kl(0));
     if (!drift.first_sampled) return text;
     if (!drift.first_divergent_step)
       return fmt::format("Both models answer \u201C{}\u201D. {}", text_of(drift.answer), text);

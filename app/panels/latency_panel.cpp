@@ -164,7 +164,7 @@ class LatencyPanel final : public Panel {
   }
 
   // `explains`: the sentence that holds of both is said here.
-  static void body_ui(DrawContext& context, const Timed& of, double longest, bool explains) {
+  void body_ui(DrawContext& context, const Timed& of, double longest, bool explains) {
     const Latency& result = of.latency;
     if (result) {
       report_ui(context, result, longest, explains);
@@ -283,8 +283,7 @@ class LatencyPanel final : public Panel {
     }
   }
 
-  static void report_ui(DrawContext& context, const Latency& result, double longest,
-                        bool explains) {
+  void report_ui(DrawContext& context, const Latency& result, double longest, bool explains) {
     const LatencyReport& r = *result;
     if (context.figure) verdict_ui(context, r);
     std::string text = fmt::format(
@@ -302,7 +301,9 @@ class LatencyPanel final : public Panel {
       text += ", stopped early";
     std::optional<widgets::FontScope> small;
     if (!context.figure) small.emplace(widgets::Type::Caption);
-    widgets::text_wrapped(context.palette.muted, text);
+    // Of A and B what is the same is said once.
+    if (explains || text != explained_) widgets::text_wrapped(context.palette.muted, text);
+    if (explains) explained_ = text;
     if (explains)
       widgets::text_wrapped(
           context.palette.muted,
@@ -332,7 +333,9 @@ class LatencyPanel final : public Panel {
                            ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
       return;
     const auto last = static_cast<double>(parts.size()) - 1;
-    ImPlot::SetupAxes("ms", nullptr, 0, ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
+    // The numbers beside the bars have their unit.
+    ImPlot::SetupAxes(context.figure ? "ms" : nullptr, nullptr, 0,
+                      ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
     // Room for the number right of the longest bar.
     const float width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(20));
     const double room = widgets::em(7) / (width - widgets::em(13));
@@ -390,6 +393,7 @@ class LatencyPanel final : public Panel {
   }
 
   std::optional<LatencyQuestion> next_;
+  std::string explained_;  // how A was timed
   bool seen_ = false;
 };
 

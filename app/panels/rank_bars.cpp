@@ -133,7 +133,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "Not drawn (rank above 320): 70 of 87 wastes; 13 keys of needle, 9 of them lost"
+// "Beyond rank 320: 70 of 87 wastes; 13 keys of needle, lost: 9"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -149,7 +149,7 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
     all_wastes += one.wastes;
   }
   if (watched + all_wastes == 0) return;
-  std::string text = fmt::format("Not drawn (rank above {}):", format_count(std::llround(last)));
+  std::string text = fmt::format("Beyond rank {}:", format_count(std::llround(last)));
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
     text +=

@@ -38,7 +38,7 @@ constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.45, 1.45},
                                         {"selected", 4.55, 5.15}}};
 constexpr double kStripsHeight = 5.4;
 // So many em high their gaps hold the titles, and no title lies on a strip.
-constexpr float kStripsWithTitles = 12.5F;
+constexpr float kStripsWithTitles = 11.5F;
 
 struct WindowChoice {
   int window;
@@ -165,8 +165,8 @@ class ReceivedRankingsPanel final : public Panel {
     ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.5F);
     const float least = widgets::em(context.figure ? 9 : kStripsWithTitles);
-    if (!context.figure) room.y = std::max(room.y, least + gap + widgets::em(10));
-    const float strips = std::max(least, room.y * (context.figure ? 0.5F : 0.44F));
+    if (!context.figure) room.y = std::max(room.y, least + gap + widgets::em(14));
+    const float strips = std::max(least, room.y * (context.figure ? 0.5F : 0.4F));
     const bool both = room.y - strips - gap >= widgets::em(7);
     strips_ui(context, picture, {room.x, both ? strips : std::max(widgets::em(9), room.y)});
     if (both) scatter_ui(context, picture, {room.x, room.y - strips - gap});

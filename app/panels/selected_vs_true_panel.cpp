@@ -101,8 +101,7 @@ class SelectedVsTruePanel final : public Panel {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (i > 0 && beside) ImGui::SameLine(0, 0);
       ImGui::BeginChild(i == 0 ? "line a" : "line b", {beside ? room / 2 : room, line});
-      method_line_ui(context, i, answers[i]->facts.choice,
-                     numbers_of(result.question.place, *answers[i]));
+      method_line_ui(context, i, answers[i]->facts.choice, numbers_of(*answers[i]));
       ImGui::EndChild();
       methods.push_back({*answers[i], result.question.place, result.stale});
     }
@@ -113,17 +112,13 @@ class SelectedVsTruePanel final : public Panel {
     bars_.draw(context, {methods[1]}, ends, "##bars b", size);
   }
 
-  // "needle 19 of 22, recall 0.931 (0.512 without key 0), 240 hits, 16 misses"
-  static std::string numbers_of(const state::Place& place,
-                                const SelectedVsTrueQuestion::Answer& answer) {
+  // "recall 0.931 (0.512 without key 0), 240 hits, 16 misses"
+  static std::string numbers_of(const SelectedVsTrueQuestion::Answer& answer) {
     const analysis::SelectedVsTrue& cell = answer.cell;
-    std::string text;
-    if (const auto kept = state::kept_of_span(answer, place))
-      text = fmt::format("{} {} of {}, ", kept->span, kept->kept, kept->total);
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
-    text += fmt::format("recall {:.3f}", cell.mass_recall);
+    std::string text = fmt::format("recall {:.3f}", cell.mass_recall);
     if (const auto rest = answer.recall_without_sink)
       text += fmt::format(" ({:.3f} without key 0)", *rest);
     return text + fmt::format(", {}, {}", count(cell.hits, "hit", "hits"),

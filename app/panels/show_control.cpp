@@ -125,12 +125,12 @@ void both_chips_ui(DrawContext& context, const state::Place& place, const state:
                    const state::MethodFacts& b) {
   std::vector<widgets::Chip> of_a = method_chips(context, place, a, Slot::A);
   std::vector<widgets::Chip> of_b = method_chips(context, place, b, Slot::B);
-  if (!context.figure && ImGui::GetWindowWidth() < widgets::em(36)) {
+  if (!context.figure && ImGui::GetWindowWidth() < widgets::em(60)) {
     // The names and what warns, on one line: the rest would leave the view no room.
     of_a.insert(of_a.end(), of_b.begin(), of_b.end());
     std::erase_if(of_a, [](const widgets::Chip& chip) { return chip.color == 0; });
     of_b.clear();
-  } else if (!context.figure && ImGui::GetWindowWidth() > widgets::em(60)) {
+  } else if (!context.figure) {
     of_a.insert(of_a.end(), of_b.begin(), of_b.end());
     of_b.clear();
   }

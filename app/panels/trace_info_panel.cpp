@@ -26,9 +26,10 @@ class TraceInfoPanel final : public Panel {
 
  private:
   // What can be clicked stands in a column of its own where there is room.
-  static void facts_ui(DrawContext& context, const TraceInfoQuestion::Answer& facts) {
+  void facts_ui(DrawContext& context, const TraceInfoQuestion::Answer& facts) {
     const float room = ImGui::GetContentRegionAvail().x;
-    if (context.figure || room < widgets::em(80)) return table_ui(context, "facts", facts, 0);
+    elides_ = context.figure || room < widgets::em(80);
+    if (elides_) return table_ui(context, "facts", facts, 0);
     const auto is_link = [](const Fact& fact) { return fact.span || fact.run; };
     TraceInfoQuestion::Answer plain, links;
     for (const Fact& fact : facts) (is_link(fact) ? links : plain).push_back(fact);
@@ -37,8 +38,8 @@ class TraceInfoPanel final : public Panel {
     table_ui(context, "links", links, 0);
   }
 
-  static void table_ui(DrawContext& context, const char* id, const TraceInfoQuestion::Answer& facts,
-                       float width) {
+  void table_ui(DrawContext& context, const char* id, const TraceInfoQuestion::Answer& facts,
+                float width) {
     ImGuiTableFlags flags =
         ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_PadOuterX;
     if (!context.figure) flags |= ImGuiTableFlags_ScrollY;
@@ -61,9 +62,9 @@ class TraceInfoPanel final : public Panel {
   }
 
   // A span and a run can be clicked.
-  static void value_ui(DrawContext& context, const Fact& fact) {
+  void value_ui(DrawContext& context, const Fact& fact) {
     std::string value = state::readable_name(fact.words.empty() ? fact.value : fact.words);
-    if (fact.span && !fact.words.empty())
+    if (elides_ && fact.span && !fact.words.empty())
       value = widgets::elided(value, ImGui::GetContentRegionAvail().x);
     for (const state::Slot slot : state::kSlots)
       if (fact.run && !context.figure && context.workspace.method(slot).run == fact.run)
@@ -103,6 +104,7 @@ class TraceInfoPanel final : public Panel {
   }
 
   state::LastAnswer<TraceInfoQuestion> shown_;
+  bool elides_ = false;  // a span has one line
 };
 
 }  // namespace

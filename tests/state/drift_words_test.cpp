@@ -18,19 +18,17 @@ TEST(DriftWords, TheWorstIsNamedByTheSpanThatItsWorstTokensTouch) {
   EXPECT_EQ(state::worst_words(drift, info), "");
 
   drift.excess_mean[130] = 0.375;  // the mean of 99 to 130
-  EXPECT_EQ(state::worst_words(drift, info), "; it is worst at needle, +0.38 nat over 32 tokens");
+  EXPECT_EQ(state::worst_words(drift, info), ", most at needle: +0.38 over 32 tokens");
   drift.excess_mean[300] = 0.5;
-  EXPECT_EQ(state::worst_words(drift, info),
-            "; it is worst at token 300, +0.50 nat over 32 tokens");
+  EXPECT_EQ(state::worst_words(drift, info), ", most at token 300: +0.50 over 32 tokens");
   // Only what lies in the last 32 tokens counts: 119 is the needle's last.
   drift.excess_mean[300] = 0.01;
   drift.excess_mean[130] = 0.01;
   drift.excess_mean[150] = 0.2;
-  EXPECT_EQ(state::worst_words(drift, info), "; it is worst at needle, +0.20 nat over 32 tokens");
+  EXPECT_EQ(state::worst_words(drift, info), ", most at needle: +0.20 over 32 tokens");
   drift.excess_mean[150] = 0.01;
   drift.excess_mean[151] = 0.2;
-  EXPECT_EQ(state::worst_words(drift, info),
-            "; it is worst at token 151, +0.20 nat over 32 tokens");
+  EXPECT_EQ(state::worst_words(drift, info), ", most at token 151: +0.20 over 32 tokens");
 }
 
 }  // namespace

@@ -180,9 +180,9 @@ TEST_F(MethodCompareTest, ItsFindingSetsTheWatchedKeysAgainstRecall) {
   ASSERT_EQ(ids_of(one).front(), "oracle");
   ASSERT_LT(number_in(one, 0, "span_kept"), 1);
   EXPECT_DOUBLE_EQ(number_in(one, 1, "span_kept"), 1);
-  EXPECT_EQ(
-      finding(),
-      "sliding_window 6 keeps most of keys 43 to 47, 100 %; by mass recall it is second of 2.");
+  EXPECT_EQ(finding(),
+            "Of 2 methods sliding_window 6 keeps the most of keys 43 to 47 (100 %); by mass recall "
+            "it is second.");
 }
 
 TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {

@@ -194,11 +194,16 @@ void Transport::chunk_ui(state::Workspace& workspace, float width) {
   if (typing) return;
   ImGui::PopStyleColor();
   std::string words = fmt::format("{} {} ({}\u2013{})", word, place.chunk, first, end);
-  // The bar goes on over the steps.
-  if (!step && end < last) words += fmt::format(", then {} decode steps", last - end);
   const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
   const float inset = ImGui::GetStyle().FramePadding.x;
   const bool left = 2 * place.chunk >= last;
+  // The bar goes on over the steps, which is said where the grip leaves room.
+  const std::string more = fmt::format(", then {} decode steps", last - end);
+  const float grip =
+      (to.x - from.x) * static_cast<float>(place.chunk) / static_cast<float>(last + 1);
+  const float free = left ? grip : to.x - from.x - grip - ImGui::GetStyle().GrabMinSize;
+  if (!step && end < last && ImGui::CalcTextSize((words + more).c_str()).x + 2 * inset < free)
+    words += more;
   const float x = left ? from.x + inset : to.x - inset - ImGui::CalcTextSize(words.c_str()).x;
   ImGui::GetWindowDrawList()->AddText({x, from.y + ImGui::GetStyle().FramePadding.y},
                                       ImGui::GetColorU32(ImGuiCol_Text), words.c_str());

@@ -84,7 +84,7 @@ std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceIn
       continue;
     if (near == nullptr || span.end - span.begin > near->end - near->begin) near = &span;
   }
-  return fmt::format("; it is worst {}, {:+.2f} nat over {} tokens",
+  return fmt::format(", most {}: {:+.2f} over {} tokens",
                      near != nullptr ? "at " + readable_name(near->name)
                                      : fmt::format("at token {}", format_count(at)),
                      drift.excess_mean[static_cast<std::size_t>(at)], analysis::kMeanOf);

@@ -299,10 +299,9 @@ std::string finding_of(const MethodCompareQuestion& question, const Answer& answ
   const auto place = static_cast<std::size_t>(better);
   std::string name = names[lines[0].row];  // set in columns
   while (const auto at = name.find("  ") + 1) name.erase(at, 1);
-  return fmt::format("{} keeps most of {}, {:.0f} %; by mass recall it is {} of {}.", name,
-                     readable_name(question.watched->name), 100 * lines[0].kept,
-                     place < kWords.size() ? kWords[place] : fmt::format("number {}", place + 1),
-                     lines.size());
+  return fmt::format("Of {} methods {} keeps the most of {} ({:.0f} %); by mass recall it is {}.",
+                     lines.size(), name, readable_name(question.watched->name), 100 * lines[0].kept,
+                     place < kWords.size() ? kWords[place] : fmt::format("number {}", place + 1));
 }
 
 MethodCompareQuestion method_compare_question(const Workspace& workspace) {

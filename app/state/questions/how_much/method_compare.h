@@ -104,7 +104,7 @@ std::vector<std::string> labels_of(const MethodCompareQuestion::Answer& answer);
 std::string warning_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer, trace::Phase phase);
 
-// "quoka 256 keeps most of needle, 83 %; by mass recall it is third of 7." of what is watched, by the names of
+// "Of 7 methods quoka 256 keeps the most of needle (83 %); by mass recall it is third." of what is watched, by the names of
 // the rows. Empty where nothing is watched or two keep as much.
 std::string finding_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer,
