@@ -138,4 +138,6 @@ def hostile_copies(path):
     yield changed("run", replaced("run", [123, 34]))
     yield changed("metrics", replaced("samples/metrics_offsets", [0] * 19))
     yield changed("total", in_file(lambda file: file.attrs.update(total="many")))
+    yield changed("number", in_file(lambda file: file.attrs.update(total=7)))
+    yield changed("plan", replaced("planned", [91, 49]))
     yield changed("huge", in_file(lambda file: (file.__delitem__("samples/doc"), file.create_dataset("samples/doc", (1 << 40,), "i8", chunks=(1024,)))))

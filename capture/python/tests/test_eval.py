@@ -133,7 +133,7 @@ class KilledAndShared(unittest.TestCase):
         self.assertEqual(without_times(read_results(joined)[1]), expected)
         other = fresh("other.h5")
         evaluate(other, *arguments, "--seed", 1)
-        self.assertIn("options", command("merge-results", parts[0], other, "-o", fresh("never.h5"), expect=1))
+        self.assertIn("another --seed than", command("merge-results", parts[0], other, "-o", fresh("never.h5"), expect=1))
 
 
 class Refused(unittest.TestCase):
