@@ -24,8 +24,8 @@ from .support import scratch
 def record(method, doc, score, **others):
     sample = f"{doc} {others.get('length', 0)}"
     return {"id": f"{method} {sample}", "sample": sample, "task": "t", "method": method, "answer": "a|b", "expected": "50 %", "refused": "",
-            "metrics": {"acc,none": score}, "doc": doc, "length": -1, "seed": 42, "budget": -1, "prompt_tokens": 10, "direction": 1, "depth": math.nan,
-            "kept": math.nan, "score": score, "prefill_s": 1.0, "decode_s": 2.0, **others}
+            "metrics": {"acc,none": score}, "doc": doc, "length": -1, "seed": 42, "budget": -1, "prompt_tokens": 10, "direction": 1,
+            "depth": math.nan, "kept": math.nan, "score": score, "prefill_s": 1.0, "decode_s": 2.0, **others}
 
 
 def both(pairs):
@@ -109,7 +109,8 @@ class Tables(unittest.TestCase):
         self.assertEqual((h2o["better"], h2o["worse"]), (2, 1))
 
     def test_pairs_are_of_the_same_text(self):
-        records = [record("dense", 0, 1, sample="a"), record("dense", 1, 0, sample="b"), record("h2o", 0, 0, sample="b"), record("h2o", 1, 1, sample="c")]
+        asked = [("dense", 0, 1, "a"), ("dense", 1, 0, "b"), ("h2o", 0, 0, "b"), ("h2o", 1, 1, "c")]
+        records = [record(method, doc, score, sample=sample) for method, doc, score, sample in asked]
         self.assertEqual((rows_of(records, against="dense")[1]["better"], rows_of(records, against="dense")[1]["difference"]), (0, 0))
 
     def test_refused_samples_are_no_scores(self):
@@ -153,8 +154,8 @@ class Plans(unittest.TestCase):
         self.assertEqual(planned.total(planned.joined([plan, plan, {("t", "dense", 4096, 0.0): 2}], [])), 6)
 
     def test_texts_that_are_no_plan(self):
-        for text in ("{}", "[[]]", "[1]", '[["t", "m", 1, 2, 3]]', '[["t", "m", 1, null, -3]]', "[" * 10**5, '[["t", "m", 1, NaN, 3]]', '[["t", "m", true, null, 1]]',
-                     '[["t", "m", 1, null, 1], ["t", "m", 1, null, 2]]'):
+        for text in ("{}", "[[]]", "[1]", '[["t", "m", 1, 2, 3]]', '[["t", "m", 1, null, -3]]', "[" * 10**5, '[["t", "m", 1, NaN, 3]]',
+                     '[["t", "m", true, null, 1]]', '[["t", "m", 1, null, 1], ["t", "m", 1, null, 2]]'):
             self.assertIsNone(planned.from_text(text), text[:40])
 
 
@@ -213,8 +214,8 @@ class File(unittest.TestCase):
 
 
     def test_what_differs_is_named(self):
-        parts = [written(f"options-{seed}.h5", both([(1, 0)]), run={"model": "m", "options": {"seed": seed, "engine": "program"}, "versions": {"torch": str(seed)}})
-                 for seed in (1, 2)]
+        runs = {seed: {"model": "m", "options": {"seed": seed, "engine": "program"}, "versions": {"torch": str(seed)}} for seed in (1, 2)}
+        parts = [written(f"options-{seed}.h5", both([(1, 0)]), run=run) for seed, run in runs.items()]
         self.assertIn("another --seed, version of torch than", command("merge-results", *parts, "-o", scratch("never.h5"), expect=1))
 
 

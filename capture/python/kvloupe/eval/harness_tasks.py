@@ -46,6 +46,8 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
             missing.setdefault((lack.what, lack.path, lack.why), []).append(name)
     if missing:
         raise _lacking(missing, may_download)
+    if gen_kwargs and not any(task.get_config("output_type") == "generate_until" for task in loaded.values()):
+        raise KvloupeError("--gen-kwargs would change nothing", "none of these tasks lets the model write an answer", "leave it out")
     for task in loaded.values():
         _configure(task, seed, num_fewshot, gen_kwargs)
     return loaded

@@ -1,4 +1,5 @@
 """The program's own decoder: one `kvloupe run` process that answers lines of JSON as long as it is needed."""
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -44,7 +45,8 @@ class ProgramEngine:
         return self._ask(messages=messages, tokenize=True)["text"] + prefix
 
     def close(self):
-        self._process.stdin.close()
+        with contextlib.suppress(OSError):  # It has ended, and a request is still in the pipe.
+            self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
         self._said.close()
@@ -67,6 +69,7 @@ class ProgramEngine:
         code = self._process.wait()
         self._said.seek(0)
         lines = self._said.read().decode("utf-8", "replace").splitlines()
+        self.close()
         sentences = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if not sentences:
             return KvloupeError("kvloupe run failed", f"it ended with {code} and gave no reason", "report this with what you did")

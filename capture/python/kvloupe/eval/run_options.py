@@ -53,7 +53,7 @@ def file_of(model):
     try:
         said = subprocess.run([program(), "models", "--json"], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
         listed = json.loads(said)["models"]
-    except (KvloupeError, OSError, ValueError, KeyError, subprocess.CalledProcessError):
+    except (KvloupeError, OSError, ValueError, KeyError, TypeError, subprocess.CalledProcessError):
         listed = []
     for entry in listed:
         if entry.get("name") == model:
