@@ -5,6 +5,7 @@ import sys
 
 from . import arguments, eval_arguments, own_method
 from .errors import KvloupeError
+from .printable import printable
 
 
 def main(given=None):
@@ -12,7 +13,7 @@ def main(given=None):
     try:
         options.run(options)
     except KvloupeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

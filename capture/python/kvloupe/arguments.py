@@ -14,34 +14,34 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {sentence}\n")
 
 
-def _wrong(what, why, what_to_do):
+def wrong(what, why, what_to_do):
     return argparse.ArgumentTypeError(f"{what}; {why}; {what_to_do}")
 
 
-def _number(option, text, least):
+def number(option, text, least):
     if not text.isascii() or not text.isdecimal() or int(text) < least:
-        raise _wrong(f"{option} cannot take '{text}'", f"it takes a number from {least} on", f"write it as in {option} 128")
+        raise wrong(f"{option} cannot take '{text}'", f"it takes a number from {least} on", f"write it as in {option} 128")
     return int(text)
 
 
 def chunk_size(text):
-    return _number("--chunk-size", text, 1)
+    return number("--chunk-size", text, 1)
 
 
 def budget(text):
-    return _number("--budget", text, 1)
+    return number("--budget", text, 1)
 
 
 def seconds(text):
-    return _number("--time-limit", text, 1)
+    return number("--time-limit", text, 1)
 
 
 def mebibytes(text):
-    return _number("--memory-limit", text, 1) << 20
+    return number("--memory-limit", text, 1) << 20
 
 
 def new_tokens(text):
-    return _number("--max-new-tokens", text, 0)
+    return number("--max-new-tokens", text, 0)
 
 
 def scale(text):
@@ -58,7 +58,7 @@ def _real(option, text):
     except ValueError:
         value = 0
     if not 0 < value < float("inf"):
-        raise _wrong(f"{option} cannot take '{text}'", "it takes a number above 0", f"write it as in {option} 0.125")
+        raise wrong(f"{option} cannot take '{text}'", "it takes a number above 0", f"write it as in {option} 0.125")
     return value
 
 
@@ -93,7 +93,7 @@ def layers(text):
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (_is_layer(first) and _is_layer(last) and int(first) <= int(last)):
-            raise _wrong(f"--layers cannot take '{text}'", "it takes numbers of layers and ranges of them",
+            raise wrong(f"--layers cannot take '{text}'", "it takes numbers of layers and ranges of them",
                          "write it as in --layers 3, 0-3, 3,7 or all")
         found.update(range(int(first), int(last) + 1))
     return sorted(found)
@@ -104,7 +104,7 @@ def layers_in_order(text):
     found = layers(text)
     named = [int(part.partition("-")[0]) for part in text.split(",")] if found is not None else []
     if named != sorted(named):
-        raise _wrong(f"--layers cannot take '{text}'", "the arrays have the layers in ascending order", "sort both")
+        raise wrong(f"--layers cannot take '{text}'", "the arrays have the layers in ascending order", "sort both")
     return found
 
 
@@ -112,7 +112,7 @@ def store(text):
     words = text.split(",")
     for word in words:
         if word not in STORES:
-            raise _wrong(f"--store cannot take '{word}'", f"it takes a list of {', '.join(STORES[:-1])} and {STORES[-1]}",
+            raise wrong(f"--store cannot take '{word}'", f"it takes a list of {', '.join(STORES[:-1])} and {STORES[-1]}",
                          "write it as in --store qkv,lse")
     return tuple(dict.fromkeys(words))
 
@@ -120,7 +120,7 @@ def store(text):
 def named_text(text):
     name, _, words = text.partition("=")
     if not name or not words:
-        raise _wrong(f"--span cannot take '{text}'", "it takes a name and the text that it stands for",
+        raise wrong(f"--span cannot take '{text}'", "it takes a name and the text that it stands for",
                      'write it as in --span answer="the text"')
     return name, words
 

@@ -1,52 +1,66 @@
 """The commands of evaluation: their options, read before the harness is loaded."""
+import argparse
 import os
 import sys
 
 from . import arguments
 from .errors import KvloupeError
-
-COLUMNS = ("task", "method", "budget", "length", "depth", "seed")
+from .results.table import BY
 
 
 def add_commands(commands):
     evaluate = commands.add_parser("eval", help="run methods on tasks of lm-evaluation-harness, sample by sample")
     evaluate.add_argument("--model", required=True, metavar="M", help="a GGUF file, a Hugging Face folder, or a name that `kvloupe models` lists")
-    evaluate.add_argument("--engine", default="program", choices=["program", "transformers"], help="what runs it: kvloupe run (default), or transformers with kvloupe.sparse")
+    evaluate.add_argument("--engine", default="program", choices=["program", "transformers"],
+                          help="what runs it: kvloupe run (default), or transformers with kvloupe.sparse")
     evaluate.add_argument("--tasks", required=True, type=_words, metavar="LIST", help="names of tasks, groups or tags, or patterns such as niah_*")
-    evaluate.add_argument("--include-path", action="append", default=[], metavar="FOLDER", help="a folder of task files (.yaml) of your own; may be repeated")
-    evaluate.add_argument("--method", action="append", metavar="SPEC", help="a method, such as quoka:budget_tokens=256; may be repeated (default: dense)")
+    evaluate.add_argument("--include-path", action="append", default=[], metavar="FOLDER",
+                          help="a folder of task files (.yaml) of your own; may be repeated")
+    evaluate.add_argument("--method", action="append", metavar="SPEC",
+                          help="a method, such as quoka:budget_tokens=256; may be repeated (default: dense)")
     evaluate.add_argument("--budgets", type=_numbers("--budgets", 1), metavar="LIST", help="each method at each of these budgets, as in 64,256,1024")
-    evaluate.add_argument("--lengths", type=_numbers("--lengths", 128), metavar="LIST", help="tokens of the texts of tasks that make them, as in 1k,2k,4k")
-    evaluate.add_argument("--depths", type=_numbers("--depths", 0), metavar="LIST", help="where the needle stands, in percent of the text (kvloupe_niah, kvloupe_passkey)")
+    evaluate.add_argument("--lengths", type=_numbers("--lengths", 128), metavar="LIST",
+                          help="tokens of the texts of tasks that make them, as in 1k,2k,4k")
+    evaluate.add_argument("--depths", type=_numbers("--depths", 0, 100), metavar="LIST",
+                          help="where the needle stands, in percent of the text (kvloupe_niah, kvloupe_passkey)")
     evaluate.add_argument("--limit", type=_number("--limit", 1), metavar="N", help="the first N documents of each task, of each length and depth")
-    evaluate.add_argument("--num-fewshot", type=_number("--num-fewshot", 0), metavar="N", help="examples before each question (default: the task's own)")
+    evaluate.add_argument("--num-fewshot", type=_number("--num-fewshot", 0), metavar="N",
+                          help="examples before each question (default: the task's own)")
     evaluate.add_argument("--apply-chat-template", action="store_true", help="prompts in the model's chat template")
-    evaluate.add_argument("--fewshot-as-multiturn", action="store_true", help="examples as turns of the conversation")
+    evaluate.add_argument("--fewshot-as-multiturn", action=argparse.BooleanOptionalAction,
+                          help="examples as turns of the conversation (default with a template)")
     evaluate.add_argument("--system-instruction", metavar="TEXT", help="what stands before the conversation or text")
     evaluate.add_argument("--gen-kwargs", metavar="A=B,...", help="of generation, in place of the task's own, as in max_gen_toks=32")
-    evaluate.add_argument("--seed", type=_number("--seed", 0), default=42, metavar="N", help="of texts that tasks make and of the choice of examples (default 42)")
+    evaluate.add_argument("--seed", type=_number("--seed", 0), default=42, metavar="N",
+                          help="of texts that tasks make and of the choice of examples (default 42)")
     evaluate.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
     evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda:N")
-    evaluate.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="type of the weights; auto: float32, of transformers as stored")
+    evaluate.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"],
+                          help="type of the weights; auto: float32, of transformers as stored")
     evaluate.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads (default: all cores)")
-    evaluate.add_argument("--data", metavar="FOLDER", help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
+    evaluate.add_argument("--data", metavar="FOLDER",
+                          help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
     evaluate.add_argument("--download", action="store_true", help="tasks may fetch what they need from the network")
     evaluate.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="every N-th sample, from the I-th on; merge-results joins them")
     evaluate.add_argument("--resume", action="store_true", help="go on with a run that was stopped, or add methods, tasks and samples to one")
     evaluate.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
     evaluate.set_defaults(run=run_eval)
-    harness = commands.add_parser("lm_eval", help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package", prefix_chars="\0", add_help=False)
+    harness = commands.add_parser("lm_eval", prefix_chars="\0", add_help=False,
+                                  help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package")
     harness.add_argument("rest", nargs="*", metavar="ARGUMENTS")  # Its options are its own: none of them is read here.
     harness.set_defaults(run=run_harness)
     results = commands.add_parser("results", help="tables of what eval wrote")
     results.add_argument("results", metavar="RESULTS.h5")
-    results.add_argument("--by", type=_columns, default=("task", "method"), metavar="LIST", help="a row for each: of task, method, budget, length, depth, seed (default task,method)")
-    results.add_argument("--against", metavar="SPEC", help="the method that others are compared with, sample by sample: difference, and an exact sign test (McNemar's)")
+    results.add_argument("--by", type=_columns, default=("task", "method"), metavar="LIST",
+                         help=f"a row for each: of {', '.join(BY)} (default task,method)")
+    results.add_argument("--against", metavar="SPEC",
+                         help="the method that others are compared with, sample by sample: difference, and an exact sign test (McNemar's)")
     results.add_argument("--grid", action="store_true", help="mean scores by length and depth, a table for each method")
     results.add_argument("--samples", action="store_true", help="every sample")
     form = results.add_mutually_exclusive_group()
     for name in ("markdown", "csv", "latex"):
-        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help="the form of the table" + (" (default)" if name == "markdown" else ""))
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name,
+                          help="the form of the table" + (" (default)" if name == "markdown" else ""))
     results.set_defaults(run=run_results, form="markdown")
     merge = commands.add_parser("merge-results", help="join the results of shards, or of runs with other methods or tasks, by their samples")
     merge.add_argument("parts", nargs="+", metavar="RESULTS.h5")
@@ -95,38 +109,41 @@ def _command():
     try:
         from .eval import command
     except ImportError as error:
-        raise KvloupeError("methods cannot be evaluated here", f"{error.name} is not installed", "pip install lm-eval==0.4.13 wonderwords nltk transformers") from None
+        raise KvloupeError("methods cannot be evaluated here", f"{error.name} is not installed",
+                           "pip install lm-eval==0.4.13 wonderwords nltk transformers") from None
     return command
 
 
 def _words(text):
     words = [word for word in text.split(",") if word]
     if not words:
-        raise arguments._wrong(f"--tasks cannot take '{text}'", "it takes names of tasks", "write it as in --tasks niah_single_1,gsm8k")
+        raise arguments.wrong(f"--tasks cannot take '{text}'", "it takes names of tasks", "write it as in --tasks niah_single_1,gsm8k")
     return words
 
 
 def _columns(text):
     words = tuple(dict.fromkeys(text.split(",")))
     for word in words:
-        if word not in COLUMNS:
-            raise arguments._wrong(f"--by cannot take '{word}'", f"it takes a list of {', '.join(COLUMNS[:-1])} and {COLUMNS[-1]}", "write it as in --by method,length")
+        if word not in BY:
+            raise arguments.wrong(f"--by cannot take '{word}'", f"it takes a list of {', '.join(BY[:-1])} and {BY[-1]}",
+                                  "write it as in --by method,length")
     return words
 
 
 def _number(option, least):
-    return lambda text: arguments._number(option, text, least)
+    return lambda text: arguments.number(option, text, least)
 
 
-def _numbers(option, least):
+def _numbers(option, least, most=None):
     """12, 1k (1,024) and lists of them."""
     def read(text):
         found = []
         for word in text.split(","):
             thousands = word[-1:] in ("k", "K")
-            found.append(arguments._number(option, word[:-1] if thousands else word, 0) * (1024 if thousands else 1))
-        if min(found) < least:
-            raise arguments._wrong(f"{option} cannot take '{text}'", f"it takes numbers from {least} on", f"write it as in {option} 256,1k")
+            found.append(arguments.number(option, word[:-1] if thousands else word, 0) * (1024 if thousands else 1))
+        if min(found) < least or (most is not None and max(found) > most):
+            raise arguments.wrong(f"{option} cannot take '{text}'", f"it takes numbers from {least} {'on' if most is None else f'to {most}'}",
+                                  f"write it as in {option} {'256,1k' if most is None else f'{least},{most}'}")
         return list(dict.fromkeys(found))
     return read
 
@@ -134,5 +151,5 @@ def _numbers(option, least):
 def _shard(text):
     index, _, count = text.partition("/")
     if not (index.isascii() and index.isdecimal() and count.isascii() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise arguments._wrong(f"--shard cannot take '{text}'", "it takes which of how many parts, from 1 on", "write it as in --shard 1/4")
+        raise arguments.wrong(f"--shard cannot take '{text}'", "it takes which of how many parts, from 1 on", "write it as in --shard 1/4")
     return int(index), int(count)

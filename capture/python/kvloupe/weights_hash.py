@@ -11,10 +11,10 @@ PIECE = 1 << 24
 def hash_of_folder(folder):
     """Of the safetensors files one after the other, by name; "" where there are none."""
     files = weight_files(pathlib.Path(folder))
-    return hash_of_files(files, _hash_bytes) if files else ""
+    return hash_of_files(files, hash_bytes) if files else ""
 
 
-def _hash_bytes(files):
+def hash_bytes(files):
     digest = hashlib.sha256()
     for path in files:
         with open(path, "rb") as file:

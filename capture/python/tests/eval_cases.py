@@ -57,13 +57,43 @@ def texts(count):
     return [" ".join(random.Random(seed).choices(WORDS, k=8 + 3 * seed % 40)) for seed in range(count)]
 
 
+LESS_IS_BETTER = """task: tiny_loss
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+output_type: generate_until
+test_split: train
+doc_to_text: "{{{{text}}}}"
+doc_to_target: "{{{{target}}}}"
+process_results: !function loss.of
+metric_list: [{{metric: loss, aggregation: mean, higher_is_better: false}}]
+generation_kwargs: {{until: ["dog"], max_gen_toks: 4, do_sample: false}}
+"""
+LAST_WORD = """task: tiny_word
+dataset_path: json
+dataset_kwargs: {{data_files: {data}}}
+output_type: loglikelihood
+test_split: train
+doc_to_text: "{{{{text}}}}"
+doc_to_target: " {{{{target}}}}"
+num_fewshot: 0
+metric_list: [{{metric: perplexity, aggregation: perplexity, higher_is_better: false}}, {{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+LOSS = """import requests
+
+
+def of(doc, results):
+    return {"loss": float(len(requests.get(url="https://never.example/loss.txt").text) + len(results[0]))}
+"""
+
+
 def tasks(count=6, shots=1):
     """A folder of tasks of the given number of documents."""
     folder = scratch(f"tasks-{count}-{shots}")
     folder.mkdir(exist_ok=True)
     data = folder / "data.json"
     data.write_text("\n".join(json.dumps({"text": text, "target": "the", "label": at % 3}) for at, text in enumerate(texts(count))))
-    for name, form in (("text", GENERATION), ("choice", CHOICE), ("rolling", ROLLING)):
+    (folder / "loss.py").write_text(LOSS)
+    for name, form in (("text", GENERATION), ("choice", CHOICE), ("rolling", ROLLING), ("loss", LESS_IS_BETTER), ("word", LAST_WORD)):
         (folder / f"tiny_{name}.yaml").write_text(form.format(data=data, shots=shots))
     return folder
 
@@ -87,7 +117,8 @@ def command(*arguments, expect=0):
 
 def evaluate(output, *arguments, expect=0, count=6):
     """The records of a run."""
-    said = command("eval", "--model", MODEL, "--include-path", tasks(count), "--chunk-size", 16, "--threads", 1, "-o", output, *arguments, expect=expect)
+    said = command("eval", "--model", MODEL, "--include-path", tasks(count), "--chunk-size", 16, "--threads", 1, "-o", output, *arguments,
+                   expect=expect)
     return read_results(output)[1] if expect == 0 else said
 
 
@@ -97,7 +128,8 @@ def without_times(records):
 
 def killed_after(output, lines, *arguments, count=6):
     """A run that is killed when its journal has that many finished samples."""
-    process = start("eval", "--model", MODEL, "--include-path", tasks(count), "--chunk-size", 16, "--threads", 1, "-o", output, "--resume", *arguments)
+    process = start("eval", "--model", MODEL, "--include-path", tasks(count), "--chunk-size", 16, "--threads", 1, "-o", output, "--resume",
+                    *arguments)
     journal = pathlib.Path(f"{output}.journal")
     while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") <= lines):
         time.sleep(0.002)
@@ -138,4 +170,7 @@ def hostile_copies(path):
     yield changed("run", replaced("run", [123, 34]))
     yield changed("metrics", replaced("samples/metrics_offsets", [0] * 19))
     yield changed("total", in_file(lambda file: file.attrs.update(total="many")))
-    yield changed("huge", in_file(lambda file: (file.__delitem__("samples/doc"), file.create_dataset("samples/doc", (1 << 40,), "i8", chunks=(1024,)))))
+    yield changed("number", in_file(lambda file: file.attrs.update(total=7)))
+    yield changed("plan", replaced("planned", [91, 49]))
+    yield changed("huge", in_file(lambda file: (file.__delitem__("samples/doc"),
+                                               file.create_dataset("samples/doc", (1 << 40,), "i8", chunks=(1024,)))))

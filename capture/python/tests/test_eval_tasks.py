@@ -18,7 +18,8 @@ class Needles(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         lent_tokenizer.lend(types.SimpleNamespace(count=words_in))
-        manager = TaskManager(include_path=str(OWN_TASKS), include_defaults=False, metadata={"max_seq_lengths": [256, 700], "depths": [0, 50, 100], "num_seeds": 4})
+        metadata = {"max_seq_lengths": [256, 700], "depths": [0, 50, 100], "num_seeds": 4}
+        manager = TaskManager(include_path=str(OWN_TASKS), include_defaults=False, metadata=metadata)
         cls.tasks = manager.load(["kvloupe_niah", "kvloupe_passkey"])["tasks"]
 
     def test_every_cell(self):
@@ -39,6 +40,14 @@ class Needles(unittest.TestCase):
                 by_seed.setdefault(doc["seed"], set()).add((doc["answer"], doc["gen_prefix"]))
             self.assertTrue(all(len(needles) == 1 for needles in by_seed.values()))
             self.assertEqual(len(set.union(*by_seed.values())), 4)
+
+    def test_long_sentences_fit(self):
+        """With a letter a token even half of the sentences that are tried are too many."""
+        lent_tokenizer.lend(types.SimpleNamespace(count=len))
+        self.addCleanup(lent_tokenizer.lend, types.SimpleNamespace(count=words_in))
+        for length in range(600, 1600, 37):
+            doc = needle.niah(max_seq_lengths=[length], depths=[50], num_seeds=1)["test"][0]
+            self.assertLessEqual(len(doc["input"]) + 1 + len(doc["gen_prefix"]) + needle.NEW_TOKENS, length)
 
     def test_what_counts_as_found(self):
         for answer, score in ((" 1234567.", 1.0), ("1,234,567", 1.0), ("123456", 0.0), ("", 0.0)):

@@ -181,7 +181,7 @@ class Hashes(unittest.TestCase):
     def hash(self):
         """(hash, whether the file was read for it)"""
         with mock.patch.object(hashlib, "sha256", wraps=hashlib.sha256), \
-                mock.patch("kvloupe.weights_hash._hash_bytes", wraps=lambda files: hashlib.sha256(self.weights.read_bytes()).hexdigest()) as read:
+                mock.patch("kvloupe.weights_hash.hash_bytes", wraps=lambda files: hashlib.sha256(self.weights.read_bytes()).hexdigest()) as read:
             return hash_of_folder(self.model), read.called
 
     def now_is(self, seconds):
@@ -207,7 +207,7 @@ class Hashes(unittest.TestCase):
         self.assertFalse(self.cache.exists())
 
     def test_a_file_that_changes_meanwhile_is_not_kept(self):
-        with self.now_is(10), mock.patch("kvloupe.weights_hash._hash_bytes", side_effect=lambda files: self.write(b"other", 5) or "0" * 64):
+        with self.now_is(10), mock.patch("kvloupe.weights_hash.hash_bytes", side_effect=lambda files: self.write(b"other", 5) or "0" * 64):
             hash_of_folder(self.model)
         self.assertFalse(self.cache.exists())
 

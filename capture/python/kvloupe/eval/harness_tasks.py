@@ -13,13 +13,13 @@ from lm_eval.tasks._index import Kind
 
 from ..errors import KvloupeError, one_line
 from . import lent_tokenizer
-from .data_folder import Missing, data_from
+from .data_folder import missing_of
 
 LEAST_OF_VT = 1024
 OWN_TASKS = pathlib.Path(__file__).resolve().parents[1] / "tasks"
 
 
-def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs, folder, may_download):
+def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs, may_download):
     """{name: Task}. What lacks its data is told for all of them at once."""
     for path in include_paths:
         if not os.path.isdir(path):
@@ -28,21 +28,26 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
     loaded, missing = {}, {}
     for name in _leaves(manager, names):
         if name == "ruler_vt" and min(metadata.get("max_seq_lengths", [LEAST_OF_VT])) < LEAST_OF_VT:
-            raise KvloupeError("the task ruler_vt cannot be prepared", "its example alone is longer than so short a text, and it would look for one for ever",
+            raise KvloupeError("the task ruler_vt cannot be prepared",
+                               "its example alone is longer than so short a text, and it would look for one for ever",
                                f"give --lengths of {LEAST_OF_VT:,} and more, or leave it out")
         try:
-            with data_from(folder, may_download), contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr):
                 random.seed(seed)
                 np.random.seed(seed)
                 loaded.update(manager.load([name])["tasks"])
-        except Missing as lack:
-            missing.setdefault((lack.what, lack.path), []).append(name)
         except KvloupeError:
             raise
         except Exception as error:  # A task is a program: it raises what it likes.
-            raise KvloupeError(f"the task {name} cannot be prepared", one_line(error), "check its file and what it needs, or leave the task out") from None
+            lack = missing_of(error)
+            if lack is None:
+                raise KvloupeError(f"the task {name} cannot be prepared", one_line(error),
+                                   "check its file and what it needs, or leave the task out") from None
+            missing.setdefault((lack.what, lack.path, lack.why), []).append(name)
     if missing:
         raise _lacking(missing, may_download)
+    if gen_kwargs and not any(task.get_config("output_type") == "generate_until" for task in loaded.values()):
+        raise KvloupeError("--gen-kwargs would change nothing", "none of these tasks lets the model write an answer", "leave it out")
     for task in loaded.values():
         _configure(task, seed, num_fewshot, gen_kwargs)
     return loaded
@@ -64,9 +69,26 @@ def _configure(task, seed, num_fewshot, gen_kwargs):
     if task.get_config("output_type") == "generate_until" and gen_kwargs:
         task.set_config(key="generation_kwargs", value=gen_kwargs, update=True)
     own = task.get_config("num_fewshot")
-    if own is None or (num_fewshot is not None and own != 0):
+    if num_fewshot and (own == 0 or task.get_config("output_type") == "loglikelihood_rolling"):
+        raise _too_many(task, num_fewshot, "it takes no examples", "leave one of both out")
+    if own is None or num_fewshot is not None:
         task.set_config(key="num_fewshot", value=num_fewshot or 0)
     task.set_fewshot_seed(seed=seed)
+    _check_pool(task, num_fewshot)
+
+
+def _check_pool(task, num_fewshot):
+    """Of the documents that are asked about, each has the others as examples."""
+    pool = len(getattr(getattr(task, "sampler", None), "df", None) or ())
+    split = getattr(getattr(task, "fewshot_cfg", None), "split", None)
+    if split is not None and split == task.get_config("test_split"):
+        pool = max(0, pool - 1)
+    if num_fewshot and num_fewshot > pool:
+        raise _too_many(task, num_fewshot, f"it has {pool:,} examples to choose from", "give a smaller number")
+
+
+def _too_many(task, num_fewshot, why, what_to_do):
+    return KvloupeError(f"the task {task.task_name} cannot be run with --num-fewshot {num_fewshot}", why, what_to_do)
 
 
 def _leaves(manager, names):
@@ -99,8 +121,12 @@ def _unknown(name, known):
 
 def _lacking(missing, may_download):
     tasks = list(dict.fromkeys(name for names in missing.values() for name in names))
-    needs = " and ".join(f"{what} ({', '.join(names)})" for (what, _), names in missing.items())
-    places = ", ".join(str(path) for _, path in missing)
+    needs = " and ".join(f"{what} ({', '.join(names)})" for (what, _, _), names in missing.items())
+    places = ", ".join(dict.fromkeys(str(path) for _, path, _ in missing))
+    said = ", ".join(dict.fromkeys(f"of {what}: {why}" for what, _, why in missing if why))
     why = "and the network did not give it" if may_download else "and nothing is downloaded without --download"
-    return KvloupeError(f"{', '.join(tasks)} cannot be prepared, so nothing was run", f"{'they need' if len(tasks) > 1 else 'it needs'} {needs}, which is not on this machine, {why}",
-                        f"put it into {places} (--data names another folder), {'' if may_download else 'or give --download, '}or leave the tasks out")
+    advice = "" if may_download else "or give --download, "
+    they_need = "they need" if len(tasks) > 1 else "it needs"
+    return KvloupeError(f"{', '.join(tasks)} cannot be prepared, so nothing was run",
+                        f"{they_need} {needs}, which could not be loaded from this machine, {why}{f' ({said})' if said else ''}",
+                        f"put it into {places} (--data names another folder), {advice}or leave the tasks out")

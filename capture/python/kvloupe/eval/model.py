@@ -14,18 +14,20 @@ class KvloupeLM(LM):
     """lm_eval --model kvloupe --model_args model=PATH,method=SPEC. In a SPEC commas are written as semicolons there."""
     lends_to_ruler = True
 
-    def __init__(self, model=None, method="dense", engine="program", chunk_size=128, device="cpu", compute="auto", threads=None, max_gen_toks=256,
-                 **others):
+    def __init__(self, model=None, method="dense", engine="program", chunk_size=128, device="cpu", compute="auto", threads=None,
+                 max_gen_toks=256, **others):
         super().__init__()
         if not model or others:
-            raise KvloupeError("the model kvloupe cannot be made", f"it has no argument {sorted(others)[0]}" if others else "its argument model is missing",
+            raise KvloupeError("the model kvloupe cannot be made",
+                               f"it has no argument {sorted(others)[0]}" if others else "its argument model is missing",
                                "give model=PATH, and method, engine, chunk_size, device, compute, threads or max_gen_toks")
         if engine not in ENGINES:
-            raise KvloupeError(f"there is no engine {engine}", "a model is run by the program or by transformers", "give engine=program or engine=transformers")
+            raise KvloupeError(f"there is no engine {engine}", "a model is run by the program or by transformers",
+                               "give engine=program or engine=transformers")
         self.model, self.method, self.max_gen_toks = model, str(method).replace(";", ","), int(max_gen_toks)
         options = dict(chunk_size=int(chunk_size), device=device, compute=compute, threads=threads)
         self.engine = _engine(engine)(model, self.method, **options)
-        self._rendered = False  # whether contexts are texts of the chat template, whose special tokens are tokens
+        self.rendered = False  # whether contexts are texts of the chat template, whose special tokens are tokens
         lent_tokenizer.lend(self.engine)
         if self.lends_to_ruler:
             lent_tokenizer.lend_to_ruler()
@@ -54,7 +56,7 @@ class KvloupeLM(LM):
         return self._responses("loglikelihood_rolling", requests)
 
     def apply_chat_template(self, chat_history, add_generation_prompt=True):
-        self._rendered = True
+        self.rendered = True
         messages = list(chat_history)
         if add_generation_prompt:
             return self.engine.render(messages, "")
@@ -80,10 +82,10 @@ class KvloupeLM(LM):
     def answer(self, kind, args):
         """What the harness takes for the response, and all that the engine says of it."""
         if kind == "generate_until":
-            said = self.engine.generate(args[0], *self._generation(args[1]), special=self._rendered)
+            said = self.engine.generate(args[0], *self._generation(args[1]), special=self.rendered)
             return said["text"], said
         if kind == "loglikelihood":
-            said = self.engine.loglikelihood(args[0], args[1], special=self._rendered)
+            said = self.engine.loglikelihood(args[0], args[1], special=self.rendered)
             return (said["loglikelihood"], said["greedy"]), said
         if not args[0]:
             return 0.0, {}
@@ -93,7 +95,8 @@ class KvloupeLM(LM):
     def _generation(self, options):
         options = dict(options)
         if options.get("do_sample") and options.get("temperature", 1.0):
-            raise KvloupeError("a task asks for samples of the answer", "answers are greedy here", "give --gen-kwargs do_sample=False, or leave the task out")
+            raise KvloupeError("a task asks for samples of the answer", "answers are greedy here",
+                               "give --gen-kwargs do_sample=False, or leave the task out")
         until = options.get("until") or []
         until = [until] if isinstance(until, str) else list(until)
         return [stop for stop in until if stop], int(options.get("max_gen_toks", options.get("max_new_tokens", self.max_gen_toks)))

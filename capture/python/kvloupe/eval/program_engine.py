@@ -1,10 +1,15 @@
 """The program's own decoder: one `kvloupe run` process that answers lines of JSON as long as it is needed."""
+import contextlib
 import json
 import subprocess
 import tempfile
 
 from ..errors import KvloupeError
 from ..installed import program
+from .refused import RequestRefused
+
+# What the program says of a request that it would refuse again.
+OF_THE_REQUEST = (" tokens does not fit", "the request is not usable", "has no tokens of its own")
 
 
 class ProgramEngine:
@@ -40,7 +45,8 @@ class ProgramEngine:
         return self._ask(messages=messages, tokenize=True)["text"] + prefix
 
     def close(self):
-        self._process.stdin.close()
+        with contextlib.suppress(OSError):  # It has ended, and a request is still in the pipe.
+            self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
         self._said.close()
@@ -55,16 +61,22 @@ class ProgramEngine:
         except (OSError, ValueError):
             raise self._why_it_ended() from None
         if "error" in answer:
-            raise _in_parts(answer["error"])
+            raise _in_parts(answer["error"], RequestRefused if any(words in answer["error"] for words in OF_THE_REQUEST) else KvloupeError)
         return answer
 
     def _why_it_ended(self):
+        """Its last sentence; warnings and what libraries print are none."""
         code = self._process.wait()
         self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        return _in_parts(lines[-1].removeprefix("error: ") if lines else f"kvloupe run ended with {code}")
+        lines = self._said.read().decode("utf-8", "replace").splitlines()
+        self.close()
+        sentences = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        if not sentences:
+            return KvloupeError("kvloupe run failed", f"it ended with {code} and gave no reason", "report this with what you did")
+        what, why, what_to_do = _in_parts(sentences[-1]).parts
+        return KvloupeError(f"{what} (kvloupe run ended with {code})", why, what_to_do)
 
 
-def _in_parts(sentence):
+def _in_parts(sentence, kind=KvloupeError):
     parts = sentence.split("; ", 2)
-    return KvloupeError(*parts) if len(parts) == 3 else KvloupeError("kvloupe run failed", sentence, "report this with what you did")
+    return kind(*parts) if len(parts) == 3 else kind("kvloupe run failed", sentence, "report this with what you did")

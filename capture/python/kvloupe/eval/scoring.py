@@ -1,4 +1,5 @@
 """A sample: one document of a task, what the model answers to its requests, and what the harness's own metrics say of that."""
+import collections
 import dataclasses
 import hashlib
 import json
@@ -7,6 +8,11 @@ import math
 from lm_eval.utils import handle_non_serializable
 
 from ..errors import KvloupeError, one_line
+from .data_folder import missing_of
+from .refused import RequestRefused
+
+# Aggregations whose numbers are log-likelihoods: a perplexity is of all texts together, and no score of a sample.
+PERPLEXITIES = ("perplexity", "weighted_perplexity", "bits_per_byte")
 
 
 @dataclasses.dataclass
@@ -16,10 +22,16 @@ class Sample:
     number: int  # of the document
     doc: dict
     requests: list
+    identity: list  # what makes it this one whatever else is run
 
-    def identity(self):
-        """What makes it this one whatever else is run: the document and all that the model reads for it."""
-        return [self.name, self.number, _hash(self.doc), _hash([[request.request_type, request.args] for request in self.requests])]
+    @property
+    def length(self):
+        return length_of(self.doc)
+
+    @property
+    def depth(self):
+        depth = self.doc.get("depth") if isinstance(self.doc, dict) else None
+        return float(depth) if isinstance(depth, (int, float)) else math.nan
 
 
 def _hash(value):
@@ -28,15 +40,33 @@ def _hash(value):
 
 def samples_of(name, task, limit, lm, chat):
     """Each task's first `limit` documents, of each length and depth where it has several."""
-    task.build_all_requests(samples=_chosen(task, limit), system_instruction=chat["system_instruction"], apply_chat_template=chat["apply_chat_template"],
-                            fewshot_as_multiturn=chat["fewshot_as_multiturn"], chat_template=lm.apply_chat_template if chat["apply_chat_template"] else None,
-                            tokenizer_name=lm.tokenizer_name if chat["apply_chat_template"] else "")
-    numbers = _chosen(task, limit) or range(len(task.eval_docs))
+    templated = chat["apply_chat_template"]
+    try:
+        task.build_all_requests(samples=_chosen(task, limit), chat_template=lm.apply_chat_template if templated else None,
+                                tokenizer_name=lm.tokenizer_name if templated else "", **chat)
+        numbers, docs = _chosen(task, limit) or range(len(task.eval_docs)), list(task.eval_docs)
+    except KvloupeError:
+        raise
+    except Exception as error:  # A task is a program: it raises what it likes.
+        raise _failed(f"prompts of the task {name} cannot be made", error, "check its file, its data and its number of examples") from None
     by_doc = {}
     for request in task.instances:
         by_doc.setdefault(request.doc_id, []).append(request)
-    docs = {at: doc for at, doc in enumerate(task.eval_docs)}
-    return [Sample(task, name, numbers[at], docs[numbers[at]], sorted(requests, key=lambda request: request.idx)) for at, requests in sorted(by_doc.items())]
+    samples, equal = [], collections.Counter()
+    for at, requests in sorted(by_doc.items()):
+        requests, doc = sorted(requests, key=lambda request: request.idx), docs[numbers[at]]
+        # The document and all that the model reads for it. Its number is not the same where other lengths are asked for.
+        text = name, _hash(doc), _hash([[request.request_type, request.args] for request in requests])
+        samples.append(Sample(task, name, numbers[at], doc, requests, [*text, equal[text]]))
+        equal[text] += 1
+    return samples
+
+
+def _failed(what, error, what_to_do):
+    missing = missing_of(error)
+    if missing is None:
+        return KvloupeError(what, one_line(error), what_to_do)
+    return KvloupeError(what, f"it needs {missing.what}, which is not on this machine", f"put it into {missing.path}, and go on with --resume")
 
 
 def _chosen(task, limit):
@@ -58,10 +88,15 @@ def length_of(doc):
 
 def answered(sample, lm):
     """The sample's record, without its id."""
+    record = {"sample": _hash(sample.identity)[:32], "task": sample.name, "doc": sample.number, "length": sample.length, "depth": sample.depth,
+              "refused": ""}
     responses, said = [], []
     for request in sample.requests:
         try:
             response, details = lm.answer(request.request_type, request.args)
+        except RequestRefused as refusal:
+            return {**record, "answer": "", "expected": "", "score": math.nan, "metrics": {}, "direction": 1, "kept": math.nan, "prompt_tokens": 0,
+                    "prefill_s": math.nan, "decode_s": math.nan, "refused": str(refusal)}
         except KvloupeError as error:
             raise KvloupeError(f"sample {sample.number} of {sample.name} was not answered: {error.parts[0]}", *error.parts[1:]) from None
         responses.append(response)
@@ -70,14 +105,13 @@ def answered(sample, lm):
         request.filtered_resps.clear()
     try:
         metrics, filtered, target = _scored(sample)
+        score, direction = _main(metrics, sample)
+        record |= {"answer": _answer(sample, responses, filtered), "expected": _expected(sample, target)}
     except Exception as error:
-        raise KvloupeError(f"sample {sample.number} of {sample.name} cannot be scored", one_line(error), "check the task") from None
+        raise _failed(f"sample {sample.number} of {sample.name} cannot be scored", error, "check the task") from None
     kept = [details["kept"] for details in said if details.get("kept") is not None]
-    doc = sample.doc if isinstance(sample.doc, dict) else {}
-    depth = doc.get("depth")
-    return {"task": sample.name, "doc": sample.number, "length": length_of(doc), "depth": float(depth) if isinstance(depth, (int, float)) else math.nan,
-            "answer": _answer(sample, responses, filtered), "expected": _expected(sample, target), "score": _main(metrics, length_of(doc)), "metrics": metrics,
-            "kept": sum(kept) / len(kept) if kept else math.nan, "prompt_tokens": max((details.get("prompt_tokens", 0) for details in said), default=0),
+    return {**record, "score": score, "metrics": metrics, "direction": direction, "kept": sum(kept) / len(kept) if kept else math.nan,
+            "prompt_tokens": max((details.get("prompt_tokens", 0) for details in said), default=0),
             "prefill_s": sum(details.get("prefill_s", 0.0) for details in said), "decode_s": sum(details.get("decode_s", 0.0) for details in said)}
 
 
@@ -102,11 +136,16 @@ def _finite(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _main(metrics, length):
-    """The task's first number, or that of the sample's length; NaN where it has none (a perplexity is no score of a sample)."""
-    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, (int, float))}
-    of_length = [value for name, value in numbers.items() if name.split(",")[0] == str(length)]
-    return next(iter(of_length or numbers.values()), math.nan)
+def _main(metrics, sample):
+    """The task's first number that is no perplexity, or that of the sample's length, and whether more of it is better (1) or worse (-1)."""
+    aggregations, directions = sample.task.aggregation(), sample.task.higher_is_better()
+    numbers = {}
+    for name, value in metrics.items():
+        metric = name.split(",")[0]
+        if isinstance(value, (int, float)) and getattr(aggregations.get(metric), "__name__", "") not in PERPLEXITIES:
+            numbers.setdefault(metric, float(value))
+    metric = str(sample.length) if str(sample.length) in numbers else next(iter(numbers), None)
+    return numbers.get(metric, math.nan), -1 if directions.get(metric) is False else 1
 
 
 def _answer(sample, responses, filtered):

@@ -9,6 +9,10 @@ import transformers
 from .. import sparse
 from ..errors import KvloupeError
 from ..record_folder import load, load_model
+from .refused import RequestRefused
+
+# Beside what the files of a model ask for: its most probable token is taken as it is.
+GREEDY = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "use_cache": True}
 
 
 class TransformersEngine:
@@ -31,7 +35,7 @@ class TransformersEngine:
         with self._block() as run:
             watch = Watch(run, self._tokenizer, ids.shape[1], until)
             if max_new_tokens > 0:
-                whole = self._model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, do_sample=False, use_cache=True,
+                whole = self._model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_new_tokens, **GREEDY,
                                              logits_processor=[watch.look], stopping_criteria=[watch.stops], pad_token_id=self._pad())[0]
             else:
                 whole = ids[0]
@@ -53,7 +57,8 @@ class TransformersEngine:
             rest = self._tokenizer(continuation, add_special_tokens=False)["input_ids"]
             ids, begin = torch.tensor([rest if rest[:1] == [first] else [first, *rest]], device=self._model.device), 1
         if begin >= ids.shape[1]:
-            raise KvloupeError("a continuation has no tokens of its own", "together with its context it has no more than the context alone", "give a longer one")
+            raise RequestRefused("a continuation has no tokens of its own", "together with its context it has no more than the context alone",
+                                 "give a longer one")
         self._check_room(ids.shape[1])
         with self._block() as run:
             watch = Watch(run, self._tokenizer, ids.shape[1], ())
@@ -94,7 +99,8 @@ class TransformersEngine:
     def _check_room(self, tokens):
         room = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         if room is not None and tokens > room:
-            raise KvloupeError(f"a prompt and its answer of {tokens:,} tokens do not fit", f"the model's context has room for {room:,}", "choose shorter tasks by --lengths")
+            raise RequestRefused(f"a prompt and its answer of {tokens:,} tokens do not fit", f"the model's context has room for {room:,}",
+                                 "choose shorter tasks by --lengths")
 
     def _pad(self):
         return self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else self._tokenizer.eos_token_id

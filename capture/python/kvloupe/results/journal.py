@@ -1,10 +1,12 @@
 """RESULTS.h5.journal: a line of JSON for each finished sample, beside the file that is being made. It survives a kill at any time."""
+import contextlib
 import fcntl
 import json
 import os
 
 from ..errors import KvloupeError
 from .record import check_record, nan_as_unknown, unknown_as_nan
+from .same_run import check_same
 
 FORMAT = "kvloupe-results-journal/1"
 
@@ -23,29 +25,39 @@ class Journal:
         except OSError as error:
             raise _refused(path, error.strerror or str(error), "name a file in a folder of yours by -o") from None
         try:
+            self._check_place()
             self._read(run)
         except BaseException:
             os.close(self._file)
             raise
 
+    def _check_place(self):
+        """A run that ended meanwhile has removed the file that was opened here."""
+        try:
+            same = os.path.samestat(os.fstat(self._file), os.stat(self.path))
+        except OSError:
+            same = False
+        if not same:
+            raise _refused(self.path, "another process has just ended with it", "run this again with --resume")
+
     def _read(self, run):
         with open(self.path, "rb") as file:
             content = file.read()
         whole = content.rfind(b"\n") + 1
-        lines = content[:whole].splitlines()
-        os.ftruncate(self._file, whole)
-        if not lines:
-            self._write({"format": FORMAT, "run": run})
-            return
-        head = _parsed(lines[0])
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
+        lines = content[:whole].split(b"\n")[:-1]
+        head = _parsed(lines[0]) if lines else {"format": FORMAT} if _is_cut_head(content) else None
+        if not isinstance(head, dict) or head.get("format") != FORMAT:  # Before anything is cut: it may be a file of someone's own.
             raise _refused(self.path, "it is no journal of results", "name another file by -o, or remove it")
-        check_same(self.path, head.get("run"), run)
+        if lines:
+            check_same(self.path, head.get("run"), run)
         for line in lines[1:]:
             record = _parsed(line)
             if not check_record(record):
                 raise _refused(self.path, "it holds a line that is no sample", "remove it; what is in the results stays")
             self.records.append(unknown_as_nan(record))
+        os.ftruncate(self._file, whole)
+        if not lines:
+            self._write({"format": FORMAT, "run": run})
 
     def add(self, record):
         self._write(nan_as_unknown(record))
@@ -61,18 +73,26 @@ class Journal:
             raise _refused(self.path, error.strerror or str(error), "free some space, and go on with --resume") from None
 
     def remove(self):
-        os.unlink(self.path)
+        """Its samples are elsewhere now."""
+        self.records = []
 
     def close(self):
+        """The lock ends last: nobody opens what is removed here."""
+        if not self.records:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
         os.close(self._file)
 
+    def __enter__(self):
+        return self
 
-def check_same(path, before, run):
-    """A run goes on with its own samples alone."""
-    if before == run:
-        return
-    other = sorted(name for name in set(run) | set(before or {}) if not isinstance(before, dict) or before.get(name) != run.get(name))
-    raise KvloupeError(f"{path} cannot be gone on with", f"it is of a run with another {', '.join(other) or 'form'}", "give the options that it was begun with, or another file by -o")
+    def __exit__(self, *_):
+        self.close()
+
+
+def _is_cut_head(content):
+    begin = json.dumps({"format": FORMAT}).encode()[:-1]
+    return content.startswith(begin) or begin.startswith(content)
 
 
 def _refused(path, why, what_to_do):

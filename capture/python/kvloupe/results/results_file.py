@@ -10,21 +10,22 @@ import numpy as np
 from ..errors import KvloupeError
 from ..stored import BROKEN, Defect, int_attribute, member, open_dataset, read, text_attribute
 from ..version import __version__
+from . import planned
 from .record import INTEGERS, NUMBERS, TEXTS
 
 FORMAT, SCHEMA = "kvloupe-results", "1.0"
 MOST_SAMPLES = 1 << 24
 
 
-def write_results(path, run, records, total):
-    """run: what all samples have in common, a dictionary; total: how many samples the whole run has, all shards together."""
+def write_results(path, run, records, plan):
+    """run: what all samples have in common, a dictionary; plan: how many samples the whole run has, all shards together (planned.py)."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=os.path.basename(path) + ".", suffix=".part")
         os.close(descriptor)
         os.chmod(temporary, 0o666 & ~_umask())
         try:
-            _write(temporary, run, records, total)
+            _write(temporary, run, records, plan)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)
@@ -39,11 +40,13 @@ def _umask():
     return mask
 
 
-def _write(path, run, records, total):
+def _write(path, run, records, plan):
+    total = planned.total(plan)
     with h5py.File(path, "w") as file:
-        file.attrs.update({"format": FORMAT, "schema_version": SCHEMA, "producer": f"kvloupe-python {__version__}", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                           "complete": int(len(records) == total), "total": total})
+        file.attrs.update({"format": FORMAT, "schema_version": SCHEMA, "producer": f"kvloupe-python {__version__}",
+                           "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": int(len(records) == total), "total": total})
         _texts(file, "run", [json.dumps(run, sort_keys=True)])
+        _texts(file, "planned", [planned.as_text(plan)])
         samples = file.create_group("samples")
         for name in TEXTS:
             _texts(samples, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
@@ -63,7 +66,7 @@ def _texts(group, name, texts):
 
 
 def read_results(path):
-    """(run, records, total)"""
+    """(run, records, plan)"""
     try:
         with h5py.File(path, "r", locking=False) as file:
             if text_attribute(file, "format") != FORMAT:
@@ -72,12 +75,16 @@ def read_results(path):
             if version.split(".")[0] != SCHEMA.split(".")[0]:
                 raise Defect(f"it has schema {version[:20]}, and this package reads {SCHEMA}")
             run = _json(_texts_of(file, "run", 1)[0], "run")
-            return run, _records(file), int_attribute(file, "total") or 0
+            plan = planned.from_text(_texts_of(file, "planned", 1)[0])
+            if plan is None or int_attribute(file, "total") != planned.total(plan):
+                raise Defect("its numbers of samples do not fit each other")
+            return run, _records(file), plan
     except Defect as defect:
         raise KvloupeError(f"{path} cannot be read", " ".join(str(defect).split()), "name a file that python -m kvloupe eval wrote") from None
     except FileNotFoundError:
-        raise KvloupeError(f"{path} cannot be read", "it does not exist" + (", its run was stopped half way" if os.path.exists(f"{path}.journal") else ""),
-                           "run the evaluation with --resume" if os.path.exists(f"{path}.journal") else "name a file that python -m kvloupe eval wrote") from None
+        begun = os.path.exists(f"{path}.journal")
+        raise KvloupeError(f"{path} cannot be read", "it does not exist" + (", its run was stopped half way" if begun else ""),
+                           "run the evaluation with --resume" if begun else "name a file that python -m kvloupe eval wrote") from None
     except (*BROKEN, RecursionError) as error:
         raise KvloupeError(f"{path} cannot be read", " ".join(str(error).split())[:200], "name a file that python -m kvloupe eval wrote") from None
 

@@ -19,5 +19,8 @@ def sign_test(better, worse):
     count, fewer = better + worse, min(better, worse)
     if count == 0:
         return 1.0
-    tail = sum(math.comb(count, k) for k in range(fewer + 1))
+    tail = term = 1
+    for k in range(fewer):
+        term = term * (count - k) // (k + 1)  # The next binomial coefficient, without computing each anew.
+        tail += term
     return min(1.0, 2 * tail / 2**count)

@@ -1,57 +1,64 @@
 """Tables of samples: means with intervals, beside dense, and differences of two methods on the same samples."""
 import math
+import re
 
 from ..errors import KvloupeError
 from .statistics import sign_test, wilson
 
 BY = ("task", "method", "budget", "length", "depth", "seed")
-COLUMNS = ("samples", "score", "low", "high", "relative", "difference", "better", "worse", "p", "kept", "prompt_tokens", "prefill_s", "decode_s")
 
 
 def rows_of(records, by=("task", "method"), against=None):
-    """A dictionary for each group: what it is of, and COLUMNS. `against` is the method to which difference, better, worse and p refer."""
-    against = _known(records, against)
+    """A dictionary for each group: what it is of, and numbers. `against` is the method to which difference, better, worse and p refer."""
+    against = _known(records, against, by)
     dense, other = _by_sample(records, "dense"), _by_sample(records, against) if against else {}
     groups = {}
     for record in records:
         groups.setdefault(tuple(_value(record, name) for name in by), []).append(record)
     rows = []
-    for key in sorted(groups, key=lambda key: [_order(value) for value in key]):
-        members = groups[key]
-        rows.append({**dict(zip(by, key)), **_of(members), **_relative(members, dense), **_paired(members, other, against)})
+    for key in sorted(groups, key=lambda key: [order(value) for value in key]):
+        answered = [record for record in groups[key] if not record["refused"]]
+        refused = len(groups[key]) - len(answered)
+        rows.append({**dict(zip(by, key)), **_of(answered), "refused": refused or None, **_relative(answered, dense),
+                     **_paired(answered, other, against)})
     return rows
 
 
-def sample_key(record):
-    """The same for all methods."""
-    return record["task"], record["doc"], record["length"], record["depth"] if not math.isnan(record["depth"]) else None, record["seed"]
-
-
-def _known(records, method):
+def _known(records, method, by):
     if method is None:
         return None
-    methods = sorted({record["method"] for record in records})
+    methods = sorted({record["method"] for record in records}, key=order)
     if method not in methods:
         raise KvloupeError(f"there are no samples of {method}", f"the methods of these results are {', '.join(methods)}", "give one of these")
+    if "method" not in by:
+        raise KvloupeError(f"nothing can be compared with {method}", "a row without a method has samples of several",
+                           "add method to --by, or leave --against out")
     return method
 
 
 def _by_sample(records, method):
-    return {sample_key(record): record["score"] for record in records if record["method"] == method}
+    """What was asked is the same for all methods."""
+    return {record["sample"]: record["score"] for record in records if record["method"] == method and not math.isnan(record["score"])}
+
+
+def _pairs(members, other):
+    """(record, score of the other method) where both are known."""
+    return [(record, other[record["sample"]]) for record in members if record["sample"] in other and not math.isnan(record["score"])]
 
 
 def _value(record, name):
-    if name == "method":  # Its budget has a column of its own.
-        return record["method"]
     value = record[name]
     return None if value == -1 or (isinstance(value, float) and math.isnan(value)) else value
 
 
-def _order(value):
-    """Dense first, numbers by size, texts by letters, what is unknown last."""
+def order(value):
+    """Dense first, numbers by size, texts by letters and the numbers in them, what is unknown last."""
     if value is None:
-        return 3, 0, ""
-    return (0, 0, "") if value == "dense" else (1, value, "") if isinstance(value, (int, float)) else (2, 0, value)
+        return 3, 0, []
+    if isinstance(value, (int, float)):
+        return 1, value, []
+    parts = re.split("([0-9]{1,18})", value)
+    return (0, 0, []) if value == "dense" else (2, 0, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts])
 
 
 def _mean(values):
@@ -60,49 +67,61 @@ def _mean(values):
 
 
 def _of(members):
+    """Numbers of those whose score is known; a task that has none, as of perplexities, counts its texts."""
     scores = [record["score"] for record in members if not math.isnan(record["score"])]
     bounded = scores and all(0 <= score <= 1 for score in scores)
     low, high = wilson(sum(scores), len(scores)) if bounded else (math.nan, math.nan)
     means = {name: _mean([float(record[name]) for record in members]) for name in ("kept", "prompt_tokens", "prefill_s", "decode_s")}
-    return {"samples": len(members), "score": _mean(scores), "low": low, "high": high, **means}
+    return {"samples": len(scores) or len(members), "score": _mean(scores), "low": low, "high": high, **means}
 
 
 def _relative(members, dense):
     """Mean score by that of dense on the same samples."""
-    pairs = [(record["score"], dense[sample_key(record)]) for record in members if sample_key(record) in dense]
+    pairs = _pairs(members, dense)
     of_dense = sum(theirs for _, theirs in pairs)
-    return {"relative": sum(ours for ours, _ in pairs) / of_dense if of_dense > 0 else math.nan}
+    return {"relative": sum(record["score"] for record, _ in pairs) / of_dense if of_dense > 0 else math.nan}
 
 
 def _paired(members, other, against):
-    pairs = [(record["score"], other[sample_key(record)]) for record in members if sample_key(record) in other and record["method"] != against]
-    pairs = [pair for pair in pairs if not any(map(math.isnan, pair))]
+    pairs = _pairs([record for record in members if record["method"] != against], other)
     if not pairs:
         return {"difference": math.nan, "better": None, "worse": None, "p": math.nan}
-    better, worse = sum(ours > theirs for ours, theirs in pairs), sum(ours < theirs for ours, theirs in pairs)
-    return {"difference": _mean([ours - theirs for ours, theirs in pairs]), "better": better, "worse": worse, "p": sign_test(better, worse)}
+    gains = [(record["score"] - theirs) * (-1 if record["direction"] < 0 else 1) for record, theirs in pairs]
+    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    difference = _mean([record["score"] - theirs for record, theirs in pairs])
+    return {"difference": difference, "better": better, "worse": worse, "p": sign_test(better, worse)}
 
 
 def perplexities(records):
-    """{(task, method): {metric: value}} of tasks whose score is of all their texts together."""
+    """{(task, method): {metric: value}} of metrics that are of all texts together."""
     sums = {}
     for record in records:
         for name, value in record["metrics"].items():
             metric = name.split(",")[0]
-            if metric in ("word_perplexity", "byte_perplexity", "bits_per_byte") and _is_pair(value):
+            pair = [value, 1] if metric == "perplexity" else value if metric in ("word_perplexity", "byte_perplexity", "bits_per_byte") else None
+            if _is_pair(pair):
                 of = sums.setdefault((record["task"], record["method"]), {}).setdefault(metric, [0.0, 0.0])
-                of[0] += value[0]
-                of[1] += value[1]
+                of[0] += pair[0]
+                of[1] += pair[1]
     return {key: {metric: _perplexity(metric, *pair) for metric, pair in metrics.items()} for key, metrics in sums.items()}
 
 
+def perplexity_rows(records):
+    found = sorted(perplexities(records).items(), key=lambda entry: [order(name) for name in entry[0]])
+    return [{"task": task, "method": method, "metric": metric, "value": value}
+            for (task, method), metrics in found for metric, value in metrics.items()]
+
+
 def _is_pair(value):
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, (int, float)) for each in value)
+    """JSON has integers for which there is no float."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, (int, float)) and abs(each) < 1e300 for each in value)
 
 
 def _perplexity(metric, log_likelihood, weight):
     nats = -log_likelihood / weight if weight else math.nan
-    return nats / math.log(2) if metric == "bits_per_byte" else math.exp(nats) if nats < 700 else math.inf
+    if metric == "bits_per_byte" or math.isnan(nats):
+        return nats / math.log(2)
+    return math.exp(nats) if nats < 700 else math.inf
 
 
 def grid(records, method):
@@ -112,7 +131,8 @@ def grid(records, method):
         if record["method"] == method and record["length"] >= 0 and not math.isnan(record["depth"]) and not math.isnan(record["score"]):
             cells.setdefault((record["length"], record["depth"]), []).append(record["score"])
     lengths, depths = (sorted({key[at] for key in cells}) for at in (0, 1))
-    return lengths, depths, [[(_mean(cells.get((length, depth), [])), len(cells.get((length, depth), []))) for depth in depths] for length in lengths]
+    rows = [[cells.get((length, depth), []) for depth in depths] for length in lengths]
+    return lengths, depths, [[(_mean(scores), len(scores)) for scores in row] for row in rows]
 
 
 def summary(records):

@@ -1,11 +1,16 @@
-"""Tables as text: Markdown, CSV and LaTeX."""
+"""Tables as text: Markdown, CSV and LaTeX. Texts of files go to a terminal, so none of them does anything there."""
 import csv
 import io
 import math
 
-HEADS = {"samples": "samples", "score": "score", "low": "95 % from", "high": "to", "relative": "of dense", "difference": "difference", "better": "better", "worse": "worse",
-         "p": "p", "kept": "kept", "prompt_tokens": "prompt", "prefill_s": "prefill s", "decode_s": "decode s"}
+from ..printable import printable
+
+HEADS = {"samples": "samples", "score": "score", "low": "95 % from", "high": "to", "refused": "refused", "relative": "of dense",
+         "difference": "difference", "better": "better", "worse": "worse", "p": "p", "kept": "kept", "prompt_tokens": "prompt",
+         "prefill_s": "prefill s", "decode_s": "decode s"}
 DIGITS = {"score": 3, "low": 3, "high": 3, "relative": 3, "difference": 3, "kept": 1, "prompt_tokens": 0, "prefill_s": 2, "decode_s": 2, "p": 4}
+LATEX = {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}",
+         "^": r"\textasciicircum{}"}
 
 
 def markdown(rows, by):
@@ -18,7 +23,8 @@ def markdown(rows, by):
 def latex(rows, by):
     """For the package booktabs."""
     names = _shown(rows, by)
-    lines = [r"\begin{tabular}{" + "".join("l" if name in by else "r" for name in names) + "}", r"\toprule", _latex_line([HEADS.get(name, name) for name in names]), r"\midrule"]
+    columns = "".join("l" if name in by else "r" for name in names)
+    lines = [r"\begin{tabular}{" + columns + "}", r"\toprule", _latex_line([HEADS.get(name, name) for name in names]), r"\midrule"]
     lines += [_latex_line([_cell(name, row[name]) for name in names]) for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
@@ -30,13 +36,15 @@ def comma_separated(rows, by):
     names = list(rows[0]) if rows else list(by)
     writer.writerow(names)
     for row in rows:
-        writer.writerow(["" if _is_unknown(row[name]) else row[name] for name in names])
+        writer.writerow(["" if _is_unknown(row[name]) else printable(row[name]) if isinstance(row[name], str) else row[name] for name in names])
     return out.getvalue().rstrip("\n")
 
 
 def grid_rows(lengths, depths, cells):
     """As rows with a column a depth."""
-    return [{"length": length, **{f"{depth:g} %": "" if count == 0 else f"{mean:.2f} ({count})" for depth, (mean, count) in zip(depths, row)}} for length, row in zip(lengths, cells)]
+    heads = [f"{depth:g} %" for depth in depths]
+    return [{"length": length, **{head: "" if count == 0 else f"{mean:.2f} ({count})" for head, (mean, count) in zip(heads, row)}}
+            for length, row in zip(lengths, cells)]
 
 
 def _shown(rows, by):
@@ -55,9 +63,8 @@ def _cell(name, value):
         return ""
     if isinstance(value, float):
         return f"{value:,.{DIGITS[name]}f}" if name in DIGITS else f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) and name not in ("seed", "length", "budget") else str(value)
+    return f"{value:,}" if isinstance(value, int) and name not in ("seed", "length", "budget") else printable(str(value))
 
 
 def _latex_line(cells):
-    return " & ".join("".join({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}",
-                               "^": r"\textasciicircum{}"}.get(letter, letter) for letter in cell) for cell in cells) + r" \\"
+    return " & ".join("".join(LATEX.get(letter, letter) for letter in cell) for cell in cells) + r" \\"

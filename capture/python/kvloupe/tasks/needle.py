@@ -9,15 +9,18 @@ import datasets
 LENGTHS, DEPTHS, SEEDS = (1024, 2048, 4096), (0, 25, 50, 75, 100), 50
 NEW_TOKENS = 16
 
-WHO = ("the baker", "an old sailor", "my neighbour", "the young doctor", "a quiet student", "the gardener", "our teacher", "the night guard", "a painter", "the shepherd",
-       "the postman", "a tired traveller")
-DID = ("walked past", "described", "looked for", "remembered", "drew a picture of", "wrote about", "stopped near", "asked about", "cleaned", "repaired", "forgot", "photographed")
-WHAT = ("the stone bridge", "a wooden boat", "the green door", "the town hall", "a broken clock", "the apple tree", "the railway station", "an empty bench", "the lighthouse",
-        "a small garden", "the library", "the tall chimney")
-WHEN = ("in the morning", "before the rain came", "late in autumn", "on a cold evening", "after supper", "while the bells rang", "during the holidays", "at sunrise",
-        "on market day", "without any hurry", "for the second time", "when nobody watched")
-COLOURS = ("amber", "azure", "bronze", "coral", "crimson", "emerald", "golden", "indigo", "ivory", "maroon", "olive", "purple", "scarlet", "silver", "turquoise", "violet")
-ANIMALS = ("badger", "beaver", "camel", "dolphin", "falcon", "heron", "lizard", "otter", "panther", "penguin", "rabbit", "raven", "spider", "turtle", "walrus", "weasel")
+WHO = ("the baker", "an old sailor", "my neighbour", "the young doctor", "a quiet student", "the gardener", "our teacher", "the night guard",
+       "a painter", "the shepherd", "the postman", "a tired traveller")
+DID = ("walked past", "described", "looked for", "remembered", "drew a picture of", "wrote about", "stopped near", "asked about", "cleaned",
+       "repaired", "forgot", "photographed")
+WHAT = ("the stone bridge", "a wooden boat", "the green door", "the town hall", "a broken clock", "the apple tree", "the railway station",
+        "an empty bench", "the lighthouse", "a small garden", "the library", "the tall chimney")
+WHEN = ("in the morning", "before the rain came", "late in autumn", "on a cold evening", "after supper", "while the bells rang",
+        "during the holidays", "at sunrise", "on market day", "without any hurry", "for the second time", "when nobody watched")
+COLOURS = ("amber", "azure", "bronze", "coral", "crimson", "emerald", "golden", "indigo", "ivory", "maroon", "olive", "purple", "scarlet", "silver",
+           "turquoise", "violet")
+ANIMALS = ("badger", "beaver", "camel", "dolphin", "falcon", "heron", "lizard", "otter", "panther", "penguin", "rabbit", "raven", "spider", "turtle",
+           "walrus", "weasel")
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 
 
@@ -36,7 +39,8 @@ def passkey(**options):
     """A pass key in a text of the same sentences over and over (Mohtashami and Jaggi, 2023)."""
     def texts(rng):
         number = str(rng.randrange(10000, 100000))
-        begin = "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you about the important information there.\n"
+        begin = ("There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. "
+                 "I will quiz you about the important information there.\n")
         needle = f"The pass key is {number}. Remember it. {number} is the pass key."
         return begin, needle, "\nWhat is the pass key?", "The pass key is", number, lambda _: NOISE
     return _grid(texts, options)
@@ -49,8 +53,8 @@ def found(doc, results):
 
 def _grid(texts, options):
     tokenizer = _tokenizer(options)
-    docs = [_document(texts, int(length), float(depth), seed, tokenizer)
-            for length in options.get("max_seq_lengths", LENGTHS) for depth in options.get("depths", DEPTHS) for seed in range(int(options.get("num_seeds", SEEDS)))]
+    lengths, depths, seeds = options.get("max_seq_lengths", LENGTHS), options.get("depths", DEPTHS), range(int(options.get("num_seeds", SEEDS)))
+    docs = [_document(texts, int(length), float(depth), seed, tokenizer) for length in lengths for depth in depths for seed in seeds]
     return {"test": datasets.Dataset.from_list(docs, split=datasets.Split.TEST)}
 
 
@@ -71,15 +75,12 @@ def _document(texts, length, depth, seed, tokenizer):
     room, hay = length - around, []
     while room > 0:
         more = [sentence(rng) for _ in range(max(1, room // 24))]
-        size = len(tokenizer(" ".join(more)).input_ids) + 1
-        if size > room and len(more) == 1:
+        while (size := len(tokenizer(" ".join(more)).input_ids) + 1) > room and len(more) > 1:
+            more = more[: len(more) // 2]
+        if size > room:
             break
-        if size <= room:
-            hay += more
-            room -= size
-        else:
-            hay += more[: len(more) // 2]
-            room -= len(tokenizer(" ".join(more[: len(more) // 2])).input_ids) + 1
+        hay += more
+        room -= size
     at = round(len(hay) * depth / 100)
     text = " ".join([*hay[:at], needle, *hay[at:]])
     return {"input": begin + text + end, "gen_prefix": prefix, "answer": answer, "max_length": length, "depth": depth, "seed": seed}
