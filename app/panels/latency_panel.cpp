@@ -292,6 +292,10 @@ class LatencyPanel final : public Panel {
         format_count(r.chunk_len), r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", r.total.samples,
         r.total.samples == 1 ? "sample" : "samples");
+    // Of A and B what is the same is said once.
+    const bool said = !explains && text == explained_;
+    if (explains) explained_ = text;
+    if (said) text = "timed as A";
     if (const int busy = r.discarded - (r.gpu ? r.gpu->throttled : 0); busy > 0)
       text += fmt::format(", {} discarded (busy machine)", busy);
     if (const std::string gpu = r.gpu_words(); !gpu.empty()) text += "  \u00B7  " + gpu;
@@ -301,9 +305,7 @@ class LatencyPanel final : public Panel {
       text += ", stopped early";
     std::optional<widgets::FontScope> small;
     if (!context.figure) small.emplace(widgets::Type::Caption);
-    // Of A and B what is the same is said once.
-    if (explains || text != explained_) widgets::text_wrapped(context.palette.muted, text);
-    if (explains) explained_ = text;
+    widgets::text_wrapped(context.palette.muted, text);
     if (explains)
       widgets::text_wrapped(
           context.palette.muted,

@@ -50,7 +50,7 @@ TEST_F(WindowPresent, ADoubleClickOnATabFillsTheWindowAndEscapeGoesBack) {
   frames(4);
   ASSERT_TRUE(panels().fills());
   EXPECT_TRUE(panels().visible("kv_map"));
-  EXPECT_FALSE(panels().visible("token_strip"));
+  EXPECT_FALSE(panels().visible("selected_vs_true"));
   const ImGuiViewport* viewport = ImGui::GetMainViewport();
   EXPECT_EQ(size_of("###filled").x, viewport->WorkSize.x);
   EXPECT_EQ(size_of("###filled").y, viewport->WorkSize.y);
@@ -58,7 +58,7 @@ TEST_F(WindowPresent, ADoubleClickOnATabFillsTheWindowAndEscapeGoesBack) {
   press(ImGuiKey_Escape);
   EXPECT_FALSE(panels().fills());
   EXPECT_TRUE(place().has_keys());
-  EXPECT_TRUE(panels().visible("token_strip"));
+  EXPECT_TRUE(panels().visible("selected_vs_true"));
   EXPECT_TRUE(panels().layout() == before);
 }
 

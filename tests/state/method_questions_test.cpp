@@ -288,8 +288,8 @@ TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
   EXPECT_THAT(sentence_of(question, answer), HasSubstr("a better choice would have kept it"));
   EXPECT_EQ(
       kept_sentence_of(question, answer),
-      "quoka keeps 0 of 1. The 8 that it keeps had room for the best: a better choice would have "
-      "kept it.");
+      "quoka keeps 0 of 1. Its best key is among the true top 8: a better choice at this budget "
+      "would keep it.");
   answer.chunks[5].best_true_rank = 8;  // the ninth
   EXPECT_EQ(kept_sentence_of(question, answer), "quoka keeps 0 of 1.");
   answer.chunks[5].total = 0;

@@ -129,10 +129,9 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
         "attention alone, {:.1f} % merged.",
         replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
   std::string text = fmt::format(
-      "Sharing one set in {} costs {:.1f} points: with {} a head keeps {:.1f} % of its attention "
-      "on "
-      "average, and {:.1f} % with a set of its own.",
-      replay::row_words(answer.layout, answer.row), 100 * loss, question.method.id(), 100 * merged,
+      "With one set for {} {} keeps {:.1f} % of a head's attention on average, with a set for each "
+      "head {:.1f} %.",
+      replay::row_words(answer.layout, answer.row), question.method.id(), 100 * merged,
       100 * alone);
   if (worst->recall_alone > worst->recall_merged)
     text += fmt::format(" Query head {} loses most: {:.1f} % in place of {:.1f} %.", worst->q_head,
