@@ -29,7 +29,8 @@ void parameters_ui(const widgets::Palette& palette, const selection::MethodSpec&
       for (const selection::ParamInfo* param : params)
         if (param->name == name) widgets::tooltip("%s", state::help_of(*param, "").c_str());
     ImGui::TableNextColumn();
-    const bool own = std::ranges::any_of(said, [&](const auto& one) { return one.first == name; });
+    const bool own =
+        std::ranges::any_of(said, [&name = name](const auto& one) { return one.first == name; });
     widgets::text_wrapped(own ? palette.text : palette.muted, state::readable_name(value));
   }
   ImGui::EndTable();
