@@ -5,6 +5,7 @@
 #include "core/trace/trace_writer.h"
 #include "tests/replay/small_trace.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
