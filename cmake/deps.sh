@@ -11,8 +11,8 @@
 #   cmake/deps.sh gpu      succeeds where the part cuda is wanted
 #
 # The parts python (torch's Python files, transformers, h5py), eval (lm-evaluation-harness, beside python) and book (mkdocs),
-# folders for PYTHONPATH, are fetched for tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or runs a method in Python, and python3 has
-# them not.
+# folders for PYTHONPATH, are fetched for tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or
+# runs a method in Python, and python3 has them not.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
 #
@@ -165,6 +165,9 @@ deps_folders() {
   local part
   for part in "${deps_parts[@]}" cuda python gemma3 book arrays eval; do deps_folder "$part"; done
 }
+
+# shellcheck source=cmake/deps_progress.sh
+source "$deps_root/cmake/deps_progress.sh"
 
 # shellcheck source=cmake/deps_python.sh
 source "$deps_root/cmake/deps_python.sh"
@@ -375,44 +378,6 @@ deps_model() {
   local models="${KVLOUPE_CACHE_DIR:-$deps_cache}/models"
   mkdir -p "$models"
   ln -sfn "$(deps_folder gemma3)/$deps_gemma3_file" "$models/$deps_gemma3_file"
-}
-
-# Seconds that filling a part takes, on 2 cores beside the others; only their proportions count.
-declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60 [book]=20 [arrays]=10 [eval]=30)
-
-# Of a part that is being filled: how many of a hundred are done. Where it is compiled, ninja's status in its log counts,
-# and the download before that is taken for a fifth; else the megabytes that are there.
-deps_part_done() {
-  local part="$1" work="$deps_cache/.filling-$1" status megabytes
-  if [[ -d $(deps_folder "$part") ]]; then
-    echo 100
-    return
-  fi
-  status="$(tail -c 2000 "$work/log" 2>/dev/null | grep -oE '^\[[0-9]+/[0-9]+\]' | tail -n 1 | tr -d '[]' || true)"
-  if [[ -n $status ]]; then
-    echo $((20 + 79 * ${status%/*} / ${status#*/}))
-  else
-    megabytes="$(du -sm "$work" 2>/dev/null | cut -f1 || true)"
-    megabytes=$((100 * ${megabytes:-0} / deps_disk_mb[$part]))
-    case "$part" in
-      imgui | hdf5 | llama) echo $((megabytes < 20 ? megabytes : 20)) ;;
-      *) echo $((megabytes < 99 ? megabytes : 99)) ;;
-    esac
-  fi
-}
-
-# deps_progress PART...: draws the line until it is ended.
-deps_progress() {
-  local part filled total begin=$SECONDS
-  while true; do
-    filled=0 total=0
-    for part in "$@"; do
-      filled=$((filled + deps_seconds[$part] * $(deps_part_done "$part")))
-      total=$((total + 100 * deps_seconds[$part]))
-    done
-    progress_line "set-up" "$filled" "$total" $((SECONDS - begin))
-    sleep 2
-  done
 }
 
 # All at once: one part waits for the network while another compiles. Each in a process group of its own (set -m), so

@@ -63,8 +63,7 @@ class AquaLanesPanel final : public Panel {
     if (error < of_twin && loss.query_lanes > loss.leading_lanes)
       text = fmt::format(
           "By a key's norm alone static slicing would win ({} lost against {}), but a score needs "
-          "a "
-          "key only where its query is large.",
+          "a key only where its query is large.",
           share_text(loss.leading_lanes), share_text(loss.query_lanes));
     else
       text = fmt::format(
@@ -179,8 +178,7 @@ class AquaLanesPanel final : public Panel {
     if (even.one_projection)
       text = fmt::format(
           "Multiplications are saved above {:.0f} keys (d\u00B2/(d\u2212k)), above {:.0f} where "
-          "keys "
-          "are rotated too (2d\u00B2/(d\u2212k)). This {} sees {}.",
+          "keys are rotated too (2d\u00B2/(d\u2212k)). This {} sees {}.",
           *even.one_projection, *even.two_projections, step_word(r.span.phase),
           format_count(r.span.end()));
     if (r.stored_lanes == r.head_dim) return text;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace kvloupe::panels {
@@ -32,11 +31,8 @@ struct StagePlace {
   }
 };
 
-constexpr std::string_view kTableStage = "table";
-
 struct Layout {
   std::vector<StagePlace> places;
-  std::vector<std::string> titles;  // of the places
   double height = 0;
 
   const StagePlace* at(double y) const {
@@ -56,11 +52,7 @@ Layout layout_of(const std::vector<BlockStage>& stages) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const BlockStage& stage = stages[i];
     // A stage that changes nothing is no picture of its own.
-    if (!stage.changes) {
-      if (stage.id == kTableStage) layout.titles.back() += ": what is read";
-      continue;
-    }
-    layout.titles.push_back(stage.title);
+    if (!stage.changes) continue;
     StagePlace place{&stage, 1, at};
     if (!stage.of_masks()) place.row_height = stage.rows > 1 ? std::max(1.0, tall * 0.7) : tall;
     at = place.end() + gap * 1.6;
@@ -218,7 +210,7 @@ std::vector<DensityLabel> labels_of(const BlockReport& report, const Layout& lay
     label.density = &(report.*stage.density);
     label.middle = middles[i];
     const widgets::FontScope small(widgets::Type::Caption);
-    label.title = layout.titles[i];
+    label.title = stage.title;
     label.height = title_height(label.title, column.width) + bar_height() + widgets::em(0.4F);
     if (with_numbers) {
       const std::string forced =

@@ -58,11 +58,6 @@ ImU32 Coloring::at(const widgets::Palette& palette, double value) const {
   return color(palette, std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0));
 }
 
-const char* head_word(const state::OverviewQuestion::Answer& answer) {
-  if (answer.overview.per_kv_head) return "KV head";
-  return answer.q_heads_per_column == 1 ? "query head" : "sub-group";
-}
-
 // Where the cells lie: layers run down in a tall view and across in a wide one.
 struct OverviewGrid::Cells {
   int num_layers = 0, num_heads = 0;

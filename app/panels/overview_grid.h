@@ -23,9 +23,6 @@ struct Coloring {
   ImU32 at(const widgets::Palette& palette, double value) const;
 };
 
-// What a column of the grid stands for.
-const char* head_word(const state::OverviewQuestion::Answer& answer);
-
 // Makes it the place; `column` is one of the grid.
 void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answer& answer,
                 int layer, int column);

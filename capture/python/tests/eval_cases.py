@@ -21,21 +21,19 @@ from .support import MODELS, scratch
 MODEL = MODELS / "llama"
 WORDS = "the cat sat on a mat and saw the dog that ate all of the food in the house".split()
 
-GENERATION = """task: tiny_text
-dataset_path: json
+HEAD = """dataset_path: json
 dataset_kwargs: {{data_files: {data}}}
-output_type: generate_until
 test_split: train
+"""
+GENERATION = """task: tiny_text
+output_type: generate_until
 doc_to_text: "{{{{text}}}}"
 doc_to_target: "{{{{target}}}}"
 metric_list: [{{metric: exact_match}}]
 generation_kwargs: {{until: ["dog"], max_gen_toks: 12, do_sample: false}}
 """
 CHOICE = """task: tiny_choice
-dataset_path: json
-dataset_kwargs: {{data_files: {data}}}
 output_type: multiple_choice
-test_split: train
 fewshot_split: train
 doc_to_text: "{{{{text}}}}"
 doc_to_choice: ["the cat", "the dog", "a mat"]
@@ -43,10 +41,7 @@ doc_to_target: "{{{{label}}}}"
 num_fewshot: {shots}
 """
 ROLLING = """task: tiny_rolling
-dataset_path: json
-dataset_kwargs: {{data_files: {data}}}
 output_type: loglikelihood_rolling
-test_split: train
 doc_to_text: ""
 doc_to_target: "{{{{text}}}}"
 metric_list: [{{metric: word_perplexity}}]
@@ -58,10 +53,7 @@ def texts(count):
 
 
 LESS_IS_BETTER = """task: tiny_loss
-dataset_path: json
-dataset_kwargs: {{data_files: {data}}}
 output_type: generate_until
-test_split: train
 doc_to_text: "{{{{text}}}}"
 doc_to_target: "{{{{target}}}}"
 process_results: !function loss.of
@@ -69,10 +61,7 @@ metric_list: [{{metric: loss, aggregation: mean, higher_is_better: false}}]
 generation_kwargs: {{until: ["dog"], max_gen_toks: 4, do_sample: false}}
 """
 LAST_WORD = """task: tiny_word
-dataset_path: json
-dataset_kwargs: {{data_files: {data}}}
 output_type: loglikelihood
-test_split: train
 doc_to_text: "{{{{text}}}}"
 doc_to_target: " {{{{target}}}}"
 num_fewshot: 0
@@ -94,7 +83,7 @@ def tasks(count=6, shots=1):
     data.write_text("\n".join(json.dumps({"text": text, "target": "the", "label": at % 3}) for at, text in enumerate(texts(count))))
     (folder / "loss.py").write_text(LOSS)
     for name, form in (("text", GENERATION), ("choice", CHOICE), ("rolling", ROLLING), ("loss", LESS_IS_BETTER), ("word", LAST_WORD)):
-        (folder / f"tiny_{name}.yaml").write_text(form.format(data=data, shots=shots))
+        (folder / f"tiny_{name}.yaml").write_text((HEAD + form).format(data=data, shots=shots))
     return folder
 
 

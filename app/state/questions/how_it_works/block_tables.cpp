@@ -111,9 +111,13 @@ std::vector<BlockStage> stages_of(const BlockReport& r, bool reads_masks) {
   if (!reads_masks)
     stages.push_back(
         {"table", "What is read: this chunk is open", 1, &BlockReport::read, &BlockReport::table});
-  for (std::size_t i = 1; i < stages.size(); ++i)
+  BlockStage* last = &stages.front();  // that differs from the one above it
+  for (std::size_t i = 1; i < stages.size(); ++i) {
     stages[i].changes =
         stages[i].rows != stages[i - 1].rows || r.*stages[i].states != r.*stages[i - 1].states;
+    if (stages[i].changes) last = &stages[i];
+  }
+  if (!reads_masks && last != &stages.back()) last->title += ": what is read";
   return stages;
 }
 

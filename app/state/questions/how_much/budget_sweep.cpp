@@ -386,10 +386,10 @@ std::string sweep_finding(const std::vector<SweepLine>& lines, Number number, bo
     each.push_back(name + " " + (enough ? format_count(*enough) : "more than was tried"));
   }
   if (each.empty()) return "";
-  return fmt::format("Keys per row for {}{:g} % {}: {}{}.",
+  return fmt::format("Keys per row for {}{:g} % {}{}: {}.",
                      info.higher_is_better() ? "" : "at most ",
                      100 * analysis::goal_of(number, analysis::kSweepTargets.front()), info.heading,
-                     exact ? "" : "so far at most ", fmt::join(each, ", "));
+                     exact ? "" : ", so far", fmt::join(each, ", "));
 }
 
 std::vector<std::string> sweep_notes(const BudgetSweepQuestion::Answer& answer, Number number) {

@@ -131,13 +131,19 @@ void count(OverviewQuestion::Answer& answer) {
 }
 
 // "layer 24, KV head 0"
-std::string where_in(const analysis::Overview& overview, std::int32_t index) {
-  const auto cols = static_cast<std::int32_t>(overview.values.cols);
-  return fmt::format("layer {}, {} {}", overview.layers[static_cast<std::size_t>(index / cols)],
-                     overview.per_kv_head ? "KV head" : "query head", index % cols);
+std::string where_in(const OverviewQuestion::Answer& answer, std::int32_t index) {
+  const auto cols = static_cast<std::int32_t>(answer.overview.values.cols);
+  return fmt::format("layer {}, {} {}",
+                     answer.overview.layers[static_cast<std::size_t>(index / cols)],
+                     head_word(answer), index % cols);
 }
 
 }  // namespace
+
+const char* head_word(const OverviewQuestion::Answer& answer) {
+  if (answer.overview.per_kv_head) return "KV head";
+  return answer.q_heads_per_column == 1 ? "query head" : "sub-group";
+}
 
 std::string overview_finding(const OverviewQuestion& question,
                              const OverviewQuestion::Answer& answer) {
@@ -145,7 +151,7 @@ std::string overview_finding(const OverviewQuestion& question,
   const std::vector<float>& values = answer.overview.values.values;
   const std::int32_t first = answer.by_worth.front(), last = answer.by_worth.back();
   const auto value = [&](std::int32_t i) { return values[static_cast<std::size_t>(i)]; };
-  const std::string at_first = where_in(answer.overview, first);
+  const std::string at_first = where_in(answer, first);
   const std::string title = replay::headline_of(answer.overview.number);
   if (const auto watched = question.watched()) {
     const auto count = [&](float share) {
@@ -167,7 +173,7 @@ std::string overview_finding(const OverviewQuestion& question,
   const bool directed = replay::info_of(answer.overview.number).better != replay::Better::Neither;
   return fmt::format("{} is {} in {} ({:.3f}), {} in {} ({:.3f}).", title,
                      directed ? "worst" : "highest", at_first, value(first),
-                     directed ? "best" : "lowest", where_in(answer.overview, last), value(last));
+                     directed ? "best" : "lowest", where_in(answer, last), value(last));
 }
 
 std::string overview_finding(const OverviewDifferenceQuestion& question,

@@ -71,6 +71,9 @@ struct OverviewDifferenceQuestion {
 OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer& a,
                                                  const OverviewQuestion::Answer& b);
 
+// What a column of the values stands for.
+const char* head_word(const OverviewQuestion::Answer& answer);
+
 // What is to be seen, in a sentence: where the number is worst, or how many heads keep the span. Empty where
 // no head has a number.
 std::string overview_finding(const OverviewQuestion& question,

@@ -38,24 +38,22 @@ def _versions(engine):
     names = ["lm_eval", "datasets", *(["torch", "transformers"] if engine == "transformers" else [])]
     versions = {"kvloupe": __version__, **{name: importlib.metadata.version(name) for name in names}}
     if engine == "program":
-        try:
-            said = subprocess.run([program(), "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            raise KvloupeError("the program kvloupe cannot be asked", one_line(error), "name its file in KVLOUPE_PROGRAM") from None
-        versions["program"] = said.strip()
+        versions["program"] = _said_by_program("--version").strip()
     return versions
+
+
+def _said_by_program(*arguments):
+    try:
+        return subprocess.run([program(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise KvloupeError("the program kvloupe cannot be asked", one_line(error), "name its file in KVLOUPE_PROGRAM") from None
 
 
 def file_of(model):
     """A path, or what the program calls by this name."""
     if os.path.exists(model):
         return os.path.abspath(model)
-    try:
-        said = subprocess.run([program(), "models", "--json"], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
-        listed = json.loads(said)["models"]
-    except (KvloupeError, OSError, ValueError, KeyError, TypeError, subprocess.CalledProcessError):
-        listed = []
-    for entry in listed:
+    for entry in json.loads(_said_by_program("models", "--json"))["models"]:
         if entry.get("name") == model:
             return entry["path"]
     raise KvloupeError(f"there is no model {model}", "it is neither a path nor a name that `kvloupe models` lists",
