@@ -67,7 +67,19 @@ void open(state::Workspace& workspace, const std::string& trace, const std::stri
                       tab ? tab->error : "it was not opened", "see kvloupe validate");
 }
 
+void open_results(state::Workspace& workspace, const std::string& path) {
+  workspace.results.open(path);
+  wait_until_idle(workspace, interrupt_token());
+  if (workspace.results.ready() == nullptr)
+    throw input_error(fmt::format("{} cannot be shown", path), workspace.results.error(),
+                      "name a file that python -m kvloupe eval wrote");
+}
+
 void open_and_show(state::Workspace& workspace, const state::ViewState& what) {
+  if (state::find_view(what.view)->shows_results) {
+    open_results(workspace, what.trace);
+    return state::show(workspace, what);
+  }
   for (const state::ViewState& panel : state::panels_of(what))
     if (!panel.other_trace.empty()) open(workspace, panel.other_trace, "--other-trace ");
   open(workspace, what.trace, "");
@@ -172,9 +184,13 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 // One for each file that is written: of each chunk, where an output has several.
 std::vector<Output> files_of(const std::vector<Output>& outputs, state::Workspace& workspace) {
   std::vector<Output> files;
-  const auto chunks = static_cast<int>(workspace.place().info().chunks.size());
+  const state::Place& place = workspace.place();
+  const auto chunks = place.empty() ? 0 : static_cast<int>(place.info().chunks.size());
   for (const Output& output : outputs) {
     if (!output.each_chunk) files.push_back(output);
+    if (output.each_chunk && place.empty())
+      throw usage_error("--frames chunks does not go with this view", "it shows no trace",
+                        "leave it out");
     for (int chunk = 0; output.each_chunk && chunk < chunks; ++chunk)
       files.push_back({output.format, numbered(output.file, chunk), true, chunk});
   }

@@ -25,12 +25,14 @@ struct DrawContext {
 class Panel {
  public:
   virtual ~Panel() = default;
-  // Says so where no trace is ready.
+  // Says so where what it shows is not ready.
   void draw(DrawContext& context);
   // The next frame puts the keyboard into the panel's search; nothing where it has none.
   virtual void start_search() {}
 
  protected:
+  // Whether there is what it shows; else it was said why not.
+  virtual bool can_draw(DrawContext& context);
   virtual void draw_trace(DrawContext& context) = 0;
 };
 

@@ -10,8 +10,10 @@ KVLOUPE_VIEWS(KVLOUPE_DECLARE)
 #undef KVLOUPE_DECLARE
 
 void Panel::draw(DrawContext& context) {
-  if (trace_ready_ui(context)) draw_trace(context);
+  if (can_draw(context)) draw_trace(context);
 }
+
+bool Panel::can_draw(DrawContext& context) { return trace_ready_ui(context); }
 
 std::unique_ptr<Panel> make_panel(const std::string& view_id) {
 #define KVLOUPE_MAKE(id) \

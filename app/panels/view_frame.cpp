@@ -212,7 +212,7 @@ void option_ui(DrawContext& context, const std::string& view, const std::string&
     if (!open) continue;
     for (const std::string& choice : offered.choices)
       if (ImGui::Selectable(offered.words_of(choice).c_str(), choice == now))
-        context.workspace.cursor.set_option(view + "." + option, choice);
+        context.workspace.choose(view, option, choice);
     ImGui::EndCombo();
   }
 }

@@ -7,6 +7,7 @@
 #include "app/shell/methods/method_card.h"
 #include "app/shell/saved/places_file.h"
 #include "app/shell/windows/welcome.h"
+#include "app/state/questions/results/lost_answer.h"
 #include "app/state/span_choices.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
@@ -57,6 +58,11 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     for (const state::Format format : view.formats())
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
         exporter_.ask(view, format, settings_.last_folder);
+    if (view.shows_results) {
+      if (ImGui::MenuItem("Copy the export command"))
+        ImGui::SetClipboardText(exporter_.command_of(view).c_str());
+      return;
+    }
     if (!workspace_.has_trace()) return;
     if (ImGui::MenuItem("Figure\u2026")) figure_sheet_.open(view);
     if (ImGui::MenuItem("Copy the export command"))
@@ -181,6 +187,7 @@ void Explorer::draw_all() {
   glyphs_.resize(gui_.glyph_bytes());
   stop_measuring_on_input();
   workspace_.begin_frame();
+  state::follow_lost_answer(workspace_);
   capture_.tick();
   dropped_.tick();
   keyboard();
@@ -191,7 +198,7 @@ void Explorer::draw_all() {
   panels_.draw(gui_);
   if (const std::string wanted = std::exchange(workspace_.wanted_command, {}); !wanted.empty())
     run_command(wanted);
-  if (workspace_.traces.tabs().empty() && !capture_.is_open())
+  if (workspace_.traces.tabs().empty() && !workspace_.results.is_open() && !capture_.is_open())
     welcome_ui(
         gui_.palette(), recent_,
         {[this] { open_dialog(); }, [this] { new_capture(); }, [this] { run_command("tour"); },
@@ -225,7 +232,8 @@ void Explorer::bars_ui() {
   if (has_tab) transport_.draw(workspace_, gui_.palette());
   status_ui();
   if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
-  if (has_tab) rail_.draw(workspace_, gui_.palette());
+  if (has_tab || workspace_.results.is_open())
+    rail_.draw(workspace_, panels_.now(), gui_.palette());
 }
 
 // A measurement is disturbed by whatever the user does: it ends, and keeps the samples it has.
@@ -392,9 +400,28 @@ void Explorer::tabs_ui() {
     if (ImGui::IsItemHovered()) widgets::tooltip("Close the trace (undo opens it again)");
     if (close && closed < 0) closed = tab->id;
   }
+  results_tab_ui();
   if (closed >= 0) activate = closed;
   if (activate >= 0) workspace_.traces.activate(activate);
   if (closed >= 0) run_command("close");
+}
+
+// One file at a time; it goes to its workspace, and closes.
+void Explorer::results_tab_ui() {
+  state::OpenResults& results = workspace_.results;
+  if (!results.is_open()) return;
+  const bool here = panels_.now().of_results;
+  const std::string name = std::filesystem::path(results.path()).filename().string();
+  ImGui::PushStyleColor(ImGuiCol_Text, here ? gui_.palette().text : gui_.palette().faint);
+  if (ImGui::MenuItem(fmt::format("{}##results", state::readable_name(name)).c_str()))
+    workspace_.cursor.set_perspective(state::results_perspective().id);
+  ImGui::PopStyleColor();
+  if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(results.path()).c_str());
+  ImGui::PushStyleColor(ImGuiCol_Button, 0);
+  ImGui::PushStyleColor(ImGuiCol_Text, gui_.palette().faint);
+  if (ImGui::SmallButton("\u00D7##close results")) results.close();
+  ImGui::PopStyleColor(2);
+  if (ImGui::IsItemHovered()) widgets::tooltip("Close the results");
 }
 
 void Explorer::open_dialog() {

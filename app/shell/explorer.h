@@ -89,6 +89,7 @@ class Explorer {
   void menu_ui();
   void commands_ui(const std::string& menu);
   void tabs_ui();
+  void results_tab_ui();
   void status_ui();
   void note_recent(const std::string& path);
   void open_dialog();

@@ -3,6 +3,8 @@
 namespace kvloupe::state {
 namespace {
 
+constexpr const char* kResults = "results";
+
 std::vector<Perspective> make_perspectives() {
   const auto runs = [](Spot narrow) { return PlacedView{kRunsWindow, Spot::BesideBelow, narrow}; };
   return {
@@ -92,6 +94,17 @@ std::vector<Perspective> make_perspectives() {
        {{"trace_info", Spot::Large},
         {"decode_drift", Spot::Large},
         {kMemoryWindow, Spot::Below, Spot::Below, false}}},
+      {kResults,
+       "Results",
+       "What did it answer?",
+       "Which questions of an evaluation each method answers, and which needles it finds",
+       RailIcon::Marks,
+       0.4F,
+       0.36F,
+       0.36F,
+       false,
+       {{"task_scores", Spot::Large}, {"needle_grid", Spot::Large}},
+       true},
   };
 }
 
@@ -113,6 +126,8 @@ const Perspective* find_perspective(const std::string& id) {
     if (perspective.id == id) return &perspective;
   return nullptr;
 }
+
+const Perspective& results_perspective() { return *find_perspective(kResults); }
 
 const Perspective& perspective_or_first(const std::string& id) {
   const Perspective* found = find_perspective(id);

@@ -29,7 +29,7 @@ struct PlacedView {
   bool open = true;  // at first
 };
 
-enum class RailIcon { Grid, Rows, Search, Bars, Dots, Pulse };
+enum class RailIcon { Grid, Rows, Search, Bars, Dots, Pulse, Marks };
 
 struct Perspective {
   std::string id;        // "kept": in kept files and in the names of windows
@@ -43,6 +43,7 @@ struct Perspective {
   // The large view has the whole width; what lies below and beside below shares the room under it.
   bool wide = false;
   std::vector<PlacedView> views;  // the first of each spot is in front
+  bool of_results = false;  // there while results of an evaluation are open, with a trace or without
 
   const PlacedView* find(const std::string& view) const;
 };
@@ -50,6 +51,7 @@ struct Perspective {
 // In the order of the rail; a trace opens in the first.
 const std::vector<Perspective>& perspectives();
 const Perspective* find_perspective(const std::string& id);
+const Perspective& results_perspective();
 // "", as of a trace that was never shown, and an id that no workspace has: the first.
 const Perspective& perspective_or_first(const std::string& id);
 // Where a view lives: where it is large, else where it has most room, else the first.

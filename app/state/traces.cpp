@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/trace/results/results_file.h"
 
 #include <fmt/format.h>
 
@@ -77,7 +78,8 @@ void Traces::load(TraceTab& tab, const Wanted& wanted) {
   answers_.jobs().submit<TracePtr>(
       Lane::TraceIo, fmt::format("open {}", tab.id), fmt::format("Opening {}", tab.name),
       [opener = opener_, path = tab.path, memory = memory_](const WorkContext&) {
-        return std::make_shared<const TracePtr>(opener(path, memory));
+        const bool results = trace::is_results_file(path);
+        return std::make_shared<const TracePtr>(results ? nullptr : opener(path, memory));
       },
       [this, id = tab.id, wanted](std::shared_ptr<const TracePtr> trace) {
         if (TraceTab* found = find(id)) opened(*found, *trace, wanted);
@@ -88,6 +90,12 @@ void Traces::load(TraceTab& tab, const Wanted& wanted) {
 }
 
 void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) {
+  if (trace == nullptr) {
+    const std::string path = tab.path;
+    remove(tab);
+    if (on_results) on_results(path);
+    return;
+  }
   if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace->key());
   std::optional<Selection> like = wanted.like;
   // Of a file that grows: where one has got to meanwhile.

@@ -71,6 +71,8 @@ class Traces {
 
   // Called with a sentence that the user should see once.
   std::function<void(const std::string&, bool is_error)> on_message;
+  // Called with the file where it holds results of an evaluation, and no trace: no tab is left of it.
+  std::function<void(const std::string& path)> on_results;
   // Called when a trace has been opened; `fresh` where no state was given and none carried over.
   std::function<void(TraceTab&, bool fresh)> on_opened;
 

@@ -91,6 +91,11 @@ ViewInfo& ViewInfo::count_chunks() {
   return *this;
 }
 
+ViewInfo& ViewInfo::of_results() {
+  shows_results = true;
+  return *this;
+}
+
 ViewInfo& ViewInfo::on_paper(float height) {
   paper_height = height;
   return *this;

@@ -59,6 +59,7 @@ struct ViewInfo {
   int num_methods = 1;       // of A and B that one figure can show: 0, 1 or 2
   bool shows_both = false;   // the window shows A and B at once
   bool over_chunks = false;  // its numbers follow the scope of numbers (number_scope.h)
+  bool shows_results = false;  // of an evaluation (open_results.h), and no trace
   float paper_height =
       0.75F;  // of a figure on paper, below title and chips; of its width, at least
   // What the figure shows beside A and B because it was chosen: tried here, or named on the command
@@ -79,6 +80,7 @@ struct ViewInfo {
   ViewInfo& take_both();  // and shows A and B at once
   ViewInfo& with(std::vector<ViewOption> its_options);
   ViewInfo& count_chunks();  // its numbers follow the scope of numbers
+  ViewInfo& of_results();    // it shows an evaluation
   ViewInfo& on_paper(float height);
   ViewInfo& draw(std::string (*why_not)(Workspace&), Table (*as_table)(Workspace&),
                  Array (*as_array)(Workspace&) = nullptr);

@@ -29,7 +29,9 @@
   X(method_diff)         \
   X(latency)             \
   X(decode_drift)        \
-  X(trace_info)
+  X(trace_info)          \
+  X(task_scores)         \
+  X(needle_grid)
 
 namespace kvloupe::state {
 

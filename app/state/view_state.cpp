@@ -52,6 +52,7 @@ bool has_show(const ViewInfo& view) {
 }
 
 void check_number_of_methods(const ViewInfo& view, const ViewState& what) {
+  if (view.shows_results) return;  // as many as there are samples of
   const std::size_t given = what.methods.size();
   const Show show = show_of(what.options, view);
   const bool chosen = what.options.contains(view.id + "." + kShow);
@@ -232,6 +233,16 @@ void show_settings(TraceTab& tab, const ViewState& what, Unknown unknown) {
   static_cast<ViewSettings&>(tab.selection) = std::move(settings);
 }
 
+// Those that are not as by default.
+std::map<std::string, std::string> options_of(const Workspace& workspace, const ViewInfo& view) {
+  std::map<std::string, std::string> options;
+  for (const ViewOption& option : view.options) {
+    const std::string& value = workspace.option(view.id, option.name);
+    if (value != option.choices.front()) options[view.id + "." + option.name] = value;
+  }
+  return options;
+}
+
 bool names_a_place_alone(const ViewState& what) {
   ViewState place_alone;
   place_alone.trace = what.trace;
@@ -259,12 +270,28 @@ void check_view(const ViewState& what) {
   check_options(what);
 }
 
+namespace {
+
+// A view of results looks at no place, and computes nothing.
+void check_of_results(const ViewState& what) {
+  const auto refuse = [&](const char* option) {
+    throw usage_error(fmt::format("{} does not go with the view {}", option, what.view),
+                      "it shows results of an evaluation", "leave it out");
+  };
+  if (!(what.place == GotoTarget{})) refuse("--goto");
+  if (what.device != device::kDefault) refuse("--device");
+  if (what.chunk_size) refuse("--chunk-size");
+}
+
+}  // namespace
+
 void check_options(const ViewState& what) {
   for (const auto& [name, value] : what.options) checked_option(name, value);
 }
 
 void check(const ViewState& what) {
   check_view(what);
+  if (view_named(what.view).shows_results) return check_of_results(what);
   for (const std::string& method : what.methods) check_method(method, what);
   if (what.device != device::kDefault) engine().open_device(what.device);
   check_number_of_methods(view_named(what.view), what);
@@ -315,7 +342,28 @@ ViewState state_of(const Workspace& workspace) {
   return state_of(*workspace.traces.ready(), workspace.selection());
 }
 
+namespace {
+
+ViewState describe_results(const Workspace& workspace, const ViewInfo& view) {
+  ViewState what;
+  if (workspace.has_trace()) what.picture = workspace.selection().picture;
+  what.trace = workspace.results.path();
+  what.view = view.id;
+  what.options = options_of(workspace, view);
+  const ResultsSight& sight = workspace.results.sight;
+  what.methods = sight.methods;
+  if (sight.against.empty()) return what;
+  // The first one named is what the others are compared with.
+  what.methods = workspace.results.shown();
+  std::erase(what.methods, sight.against);
+  what.methods.insert(what.methods.begin(), sight.against);
+  return what;
+}
+
+}  // namespace
+
 ViewState describe(const Workspace& workspace, const ViewInfo& view) {
+  if (view.shows_results) return describe_results(workspace, view);
   ViewState what = state_of(workspace);
   what.trace = workspace.place().trace->path;
   what.view = view.id;
@@ -324,11 +372,7 @@ ViewState describe(const Workspace& workspace, const ViewInfo& view) {
   what.perspective.clear();
   if (view.num_methods == 0) what.shown = Slot::A;
   if (!view.over_chunks) what.numbers = {};
-  what.options.clear();
-  for (const ViewOption& option : view.options) {
-    const std::string& value = workspace.option(view.id, option.name);
-    if (value != option.choices.front()) what.options[view.id + "." + option.name] = value;
-  }
+  what.options = options_of(workspace, view);
   what.other_trace.clear();
   if (const ViewOption* asked = asked_for_other_trace(view, what.options)) {
     if (const TracePtr other = other_trace(workspace))
@@ -353,6 +397,12 @@ void show(TraceTab& tab, const ViewState& what, Unknown unknown) {
 }
 
 void show(Workspace& workspace, const ViewState& what) {
+  if (const ViewInfo* view = find_view(what.view); view != nullptr && view->shows_results) {
+    for (const auto& [name, value] : what.options)
+      workspace.results.sight.options[name] = checked_option(name, value);
+    workspace.results.show_methods(what.methods);
+    return;
+  }
   TraceTab* tab = workspace.traces.ready();
   if (tab == nullptr) return;
   const Selection before = tab->selection;

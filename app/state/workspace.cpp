@@ -1,5 +1,6 @@
 #include "app/state/workspace.h"
 
+#include "app/state/perspectives.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 
@@ -9,11 +10,18 @@ Workspace::Workspace(MemoryAccountPtr account, Traces::Opener opener)
     : memory(std::move(account)),
       answers(memory),
       traces(answers, memory, std::move(opener)),
-      cursor(traces) {}
+      results(answers),
+      cursor(traces) {
+  traces.on_results = [this](const std::string& path) {
+    results.open(path);
+    cursor.set_perspective(results_perspective().id);
+  };
+}
 
 std::unique_ptr<Workspace> Workspace::apart() const {
   auto other = std::make_unique<Workspace>(memory);
   other->traces.take(traces);
+  other->results.take(results);
   other->answers.take_shown(answers);
   return other;
 }
@@ -26,14 +34,23 @@ std::vector<MethodChoice> Workspace::more_methods(bool and_tried) const {
 }
 
 const std::string& Workspace::option(const std::string& view, const std::string& name) const {
-  const auto& chosen = selection().options;
-  if (const auto found = chosen.find(view + "." + name); found != chosen.end())
-    return found->second;
   const ViewInfo* info = find_view(view);
   KVLOUPE_CHECK(info != nullptr);
+  const auto& chosen = info->shows_results ? results.sight.options : selection().options;
+  if (const auto found = chosen.find(view + "." + name); found != chosen.end())
+    return found->second;
   for (const ViewOption& option : info->options)
     if (option.name == name) return option.choices.front();
   fail_check("an option that the view declares", __FILE__, __LINE__);
+}
+
+void Workspace::choose(const std::string& view, const std::string& name,
+                       const std::string& value) {
+  const ViewInfo* info = find_view(view);
+  if (info != nullptr && info->shows_results)
+    results.sight.options[view + "." + name] = value;
+  else
+    cursor.set_option(view + "." + name, value);
 }
 
 }  // namespace kvloupe::state

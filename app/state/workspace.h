@@ -4,6 +4,7 @@
 
 #include "app/state/answers.h"
 #include "app/state/cursor.h"
+#include "app/state/open_results.h"
 #include "app/state/pointer.h"
 #include "app/state/traces.h"
 
@@ -21,6 +22,7 @@ class Workspace {
   const MemoryAccountPtr memory;
   Answers answers;
   Traces traces;
+  OpenResults results;
   Cursor cursor;
   Pointer pointer;
   std::string wanted_command;  // of the window, by its id, that a view has a button for
@@ -47,6 +49,7 @@ class Workspace {
   std::vector<MethodChoice> more_methods(bool and_tried) const;
   // The choice made for an option of a view, or its default.
   const std::string& option(const std::string& view, const std::string& name) const;
+  void choose(const std::string& view, const std::string& name, const std::string& value);
 };
 
 // Why nothing is drawn of the question that a view asks now: for ViewInfo::problem.

@@ -63,6 +63,18 @@ void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
       draw->AddPolyline(points, 6, ink, ImDrawFlags_None, line);
       break;
     }
+    case RailIcon::Marks:  // answers that are right, and one that is wrong
+      for (const float y : {-0.65F, 0.65F}) {
+        const ImVec2 tick[] = {{c.x - r, c.y + y * r},
+                               {c.x - 0.7F * r, c.y + (y + 0.3F) * r},
+                               {c.x - 0.3F * r, c.y + (y - 0.3F) * r}};
+        draw->AddPolyline(tick, 3, ink, ImDrawFlags_None, line);
+      }
+      draw->AddLine({c.x - r, c.y - 0.25F * r}, {c.x - 0.4F * r, c.y + 0.25F * r}, ink, line);
+      draw->AddLine({c.x - r, c.y + 0.25F * r}, {c.x - 0.4F * r, c.y - 0.25F * r}, ink, line);
+      for (const float y : {-0.65F, 0.0F, 0.65F})
+        cell(0, y - 0.11F, 1, 0.22F, 1);
+      break;
   }
 }
 
@@ -122,7 +134,8 @@ void Rail::find_dots(state::Workspace& workspace) {
         fmt::format("the capture did not end: {} chunks are there", place.info().chunks.size());
 }
 
-void Rail::draw(state::Workspace& workspace, const widgets::Palette& palette) {
+void Rail::draw(state::Workspace& workspace, const Perspective& shown,
+                const widgets::Palette& palette) {
   find_dots(workspace);
   const bool words = !window_form().narrow;
   constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoScrollbar |
@@ -133,15 +146,15 @@ void Rail::draw(state::Workspace& workspace, const widgets::Palette& palette) {
   ImGui::PushStyleColor(ImGuiCol_WindowBg, palette.window);
   if (ImGui::BeginViewportSideBar("##rail", ImGui::GetMainViewport(), ImGuiDir_Left,
                                   widgets::em(words ? 5.6F : 2.7F), kFlags)) {
-    ImGui::BeginDisabled(!workspace.has_trace());
-    const std::string shown = state::perspective_or_first(workspace.selection().perspective).id;
     for (const Perspective& perspective : state::perspectives()) {
+      if (perspective.of_results && !workspace.results.is_open()) continue;
       const auto dot = dots_.find(perspective.id);
-      if (entry_ui(perspective, dot != dots_.end() ? dot->second : "", perspective.id == shown,
+      ImGui::BeginDisabled(!workspace.has_trace() && !perspective.of_results);
+      if (entry_ui(perspective, dot != dots_.end() ? dot->second : "", &perspective == &shown,
                    words, palette))
         workspace.cursor.set_perspective(perspective.id);
+      ImGui::EndDisabled();
     }
-    ImGui::EndDisabled();
   }
   ImGui::End();
   ImGui::PopStyleColor();

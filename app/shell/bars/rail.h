@@ -10,11 +10,16 @@
 #include <map>
 #include <string>
 
+namespace kvloupe::state {
+struct Perspective;
+}
+
 namespace kvloupe::shell {
 
 class Rail {
  public:
-  void draw(state::Workspace& workspace, const widgets::Palette& palette);
+  void draw(state::Workspace& workspace, const state::Perspective& shown,
+            const widgets::Palette& palette);
   // Why a workspace has a dot, by its id; of the last frame.
   const std::map<std::string, std::string>& dots() const { return dots_; }
   // Nothing of a closed trace.

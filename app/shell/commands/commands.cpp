@@ -59,6 +59,10 @@ void Explorer::add_file_commands() {
   with_tab("reload", "Reload", {ImGuiKey_F5, ImGuiMod_Ctrl | ImGuiKey_R},
            [this] { workspace_.traces.reload_active(); });
   with_tab("close", "Close the trace", {ImGuiMod_Ctrl | ImGuiKey_W}, [this] { close_trace(); });
+  const Adder with_results(commands_, "File", [this] { return workspace_.results.is_open(); });
+  with_results("results.reload", "Reload the results", {},
+               [this] { workspace_.results.open(std::string(workspace_.results.path())); });
+  with_results("results.close", "Close the results", {}, [this] { workspace_.results.close(); });
   for (std::size_t i = 0; i < 9; ++i)
     Adder(commands_, "", [this, i] { return i < recent_.size(); })(
         fmt::format("recent.{}", i + 1), fmt::format("Open recent file {}", i + 1),
@@ -159,8 +163,11 @@ void Explorer::add_go_commands() {
       [&cursor] { cursor.set_q_head(cursor.place().q_head - 1); });
   for (std::size_t i = 0; i < state::perspectives().size(); ++i) {
     const state::Perspective& one = state::perspectives()[i];
-    add("go." + one.id, one.question, {static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
-        [&cursor, &one] { cursor.set_perspective(one.id); });
+    const Adder go(commands_, "Go", [this, &one] {
+      return workspace_.has_trace() && (!one.of_results || workspace_.results.is_open());
+    });
+    go("go." + one.id, one.question, {static_cast<ImGuiKey>(ImGuiKey_1 + static_cast<int>(i))},
+       [&cursor, &one] { cursor.set_perspective(one.id); });
   }
   add("find", "Find in the text", {ImGuiMod_Ctrl | ImGuiKey_F},
       [this] { panels_.search("token_strip"); });

@@ -77,10 +77,11 @@ PanelHost::Source& PanelHost::add_source(const std::string& id, const std::strin
 void PanelHost::draw(const figure::GuiContext& gui) {
   follow_selection();
   start_search();
-  if (fills() && !workspace_.traces.tabs().empty()) return filled_ui(gui);
+  const bool anything = !workspace_.traces.tabs().empty() || workspace_.results.is_open();
+  if (fills() && anything) return filled_ui(gui);
   layout_ui();
   for (Window& window : windows_) window.visible = false;
-  if (workspace_.traces.tabs().empty()) return;
+  if (!anything) return;
   front_own_views();
   std::vector<Window*> closed;
   for (Window* window : windows_of(*shown_)) {
@@ -103,15 +104,19 @@ std::vector<PanelHost::Window*> PanelHost::windows_of(const Perspective& perspec
   return windows;
 }
 
-// The workspace belongs to what the trace's tab shows. Without a trace the last one stays.
+// The workspace belongs to what the trace's tab shows. Without a trace the last one stays, or that of results.
 void PanelHost::follow_selection() {
   if (workspace_.has_trace() && !waiting_.empty()) show(std::exchange(waiting_, ""));
   shown_ = &now();
 }
 
 const Perspective& PanelHost::now() const {
-  return workspace_.has_trace() ? state::perspective_or_first(workspace_.selection().perspective)
-                                : *shown_;
+  const bool results = workspace_.results.is_open();
+  if (!workspace_.has_trace() && results) return state::results_perspective();
+  const Perspective& chosen =
+      workspace_.has_trace() ? state::perspective_or_first(workspace_.selection().perspective)
+                             : *shown_;
+  return chosen.of_results && !results ? state::perspectives().front() : chosen;
 }
 
 void PanelHost::layout_ui() {
@@ -317,7 +322,7 @@ const PanelHost::Window* PanelHost::find(const std::string& id,
 }
 
 void PanelHost::show(const std::string& id) {
-  if (!workspace_.has_trace()) {
+  if (!workspace_.has_trace() && !(now().of_results && now().find(id) != nullptr)) {
     waiting_ = id;
     return;
   }

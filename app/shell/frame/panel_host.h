@@ -31,6 +31,7 @@ class PanelHost {
   void add_window(const std::string& name, std::function<void()> draw);
 
   void draw(const figure::GuiContext& gui);
+  const state::Perspective& now() const;  // the workspace shown
   // The context menu of a panel's tab, drawn inside it.
   std::function<void(const state::ViewInfo&)> context_menu;
   // Acts on what this view or copy shows, which one that is locked does not have from the selection.
@@ -155,7 +156,6 @@ class PanelHost {
   void contents_ui(Window& window, state::Sight* sight, const figure::GuiContext& gui);
   // Draws, unless that failed before in this place; false where there is a problem to show.
   bool draw_guarded(Window& window, const std::function<void()>& draw);
-  const state::Perspective& now() const;
   bool is_open(const Window& window) const;
   Window* find(const std::string& id, const state::Perspective& perspective);
   const Window* find(const std::string& id, const state::Perspective& perspective) const;

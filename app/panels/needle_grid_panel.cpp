@@ -1,0 +1,123 @@
+// needle_grid: a map for each method, the text's length downwards and the needle's depth across.
+#include "app/panels/results_panel.h"
+#include "app/state/questions/results/needle_grid.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::ScoreCell;
+using state::NeedleGridQuestion;
+using Grids = state::Result<NeedleGridQuestion>;
+using Grid = NeedleGridQuestion::Grid;
+
+constexpr float kLeastMapWidth = 22, kLeastRow = 1.6F;  // em
+
+class NeedleGridPanel final : public ResultsPanel {
+ protected:
+  void draw_results(DrawContext& context) override {
+    const Grids result =
+        shown_.ask(context.workspace, state::needle_grid_question(context.workspace));
+    results_head_ui(context, "Needle grid",
+                    "mean score by the text's length in tokens and the needle's depth");
+    if (!ready_ui(context, result, "Laying out the needles")) return;
+    if (result->grids.empty()) {
+      widgets::empty_ui(context.palette,
+                        "No sample has a length and a depth: run the task kvloupe_niah.");
+      return;
+    }
+    headline_ui(context, result->finding);
+    widgets::color_scale_ui(context.palette, widgets::sequential_color, "0", "1", "mean score",
+                            widgets::em(8));
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float samples = samples_height(context, room.y);
+    maps_ui(context, result, {room.x, room.y - samples});
+    samples_ui(context);
+  }
+
+ private:
+  // As many side by side as are wide enough to be read.
+  static void maps_ui(DrawContext& context, const Grids& result, ImVec2 size) {
+    const std::size_t count = result->grids.size();
+    const auto fit = static_cast<std::size_t>(
+        std::max(1.0F, size.x / widgets::em(kLeastMapWidth)));
+    const std::size_t across = std::min(fit, count), down = (count + across - 1) / across;
+    const float gap = widgets::em(1);
+    const float width = (size.x - gap * static_cast<float>(across - 1)) /
+                        static_cast<float>(across);
+    const float name = ImGui::GetTextLineHeightWithSpacing();
+    const auto lengths = static_cast<float>(result->lengths.size());
+    const float least = name * 2 + lengths * widgets::em(kLeastRow);
+    const float most = name * 2 + lengths * widgets::em(4);
+    const float height = std::clamp(size.y / static_cast<float>(down) - gap / 2, least, most);
+    if (!context.figure) ImGui::BeginChild("maps", size);
+    const ImVec2 at = ImGui::GetCursorPos();
+    for (std::size_t i = 0; i < count; ++i) {
+      ImGui::SetCursorPos({at.x + static_cast<float>(i % across) * (width + gap),
+                           at.y + static_cast<float>(i / across) * (height + gap / 2)});
+      ImGui::PushID(static_cast<int>(i));
+      map_ui(context, result, result->grids[i], {width, height});
+      ImGui::PopID();
+    }
+    if (!context.figure) ImGui::EndChild();
+  }
+
+  static void map_ui(DrawContext& context, const Grids& result, const Grid& grid, ImVec2 size) {
+    ImGui::BeginGroup();
+    const std::string name = state::name_of(result.question, *result, grid);
+    {
+      const widgets::FontScope strong(widgets::Type::Strong);
+      widgets::text_colored(context.palette.text, widgets::elided(name, size.x));
+    }
+    std::vector<std::string> lengths, depths;
+    for (const std::int64_t length : result->lengths) lengths.push_back(format_count(length));
+    for (const double depth : result->depths) depths.push_back(format_shortest(depth) + " %");
+    ScoreMap map;
+    map.id = "map";
+    map.rows = &lengths;
+    map.columns = &depths;
+    for (std::size_t r = 0; r < lengths.size(); ++r)
+      for (std::size_t c = 0; c < depths.size(); ++c)
+        map.cells.push_back(cell_of(result, grid, name, r, c));
+    score_map_ui(context, map, {size.x, size.y - ImGui::GetTextLineHeightWithSpacing()});
+    ImGui::EndGroup();
+  }
+
+  static ScoreMap::Cell cell_of(const Grids& result, const Grid& grid, const std::string& name,
+                                std::size_t r, std::size_t c) {
+    const ScoreCell& scores = grid.scores.at(r, c);
+    ScoreMap::Cell cell;
+    cell.scores = &scores;
+    cell.tone = scores.mean;
+    if (scores.scored > 0) {
+      cell.number = state::score_text(scores.mean);
+      cell.beside = fmt::format("n {}", format_count(scores.scored));
+    }
+    const std::string where =
+        fmt::format("{}, depth {} %", state::length_text(result->lengths[r]),
+                    format_shortest(result->depths[c]));
+    cell.explained = fmt::format("{}\n{}\nmean score {:.3f} over {}", name, where, scores.mean,
+                                 state::words_of_samples(scores.scored));
+    if (!std::isnan(scores.low))
+      cell.explained += fmt::format("\n95 %: {:.2f} to {:.2f}", scores.low, scores.high);
+    if (scores.paired > 0)
+      cell.explained += fmt::format(
+          "\nwhere {} has {:.3f}", result.question.results->label_of(result.question.against),
+          scores.mean - scores.difference);
+    cell.listed_as = name + ", " + where;
+    return cell;
+  }
+
+  state::LastAnswer<NeedleGridQuestion> shown_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_needle_grid_panel() { return std::make_unique<NeedleGridPanel>(); }
+
+}  // namespace kvloupe::panels

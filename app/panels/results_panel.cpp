@@ -1,0 +1,263 @@
+#include "app/panels/results_panel.h"
+
+#include "app/state/questions/results/lost_answer.h"
+#include "app/state/token_text.h"
+#include "app/widgets/table.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::ReadResults;
+using trace::ResultSample;
+
+constexpr float kCellHeight = 3.2F, kLeastCell = 1.5F, kMostCellWidth = 16;  // em
+constexpr std::size_t kMostListed = 500;
+
+// Names of rows, in the middle of their cells; a click compares with them.
+void row_name_ui(DrawContext& context, const ScoreMap& map, std::size_t row, ImVec2 at,
+                 ImVec2 size, const std::vector<std::string>* methods) {
+  const widgets::Palette& p = context.palette;
+  const bool strong = static_cast<int>(row) == map.strong_row;
+  const widgets::FontScope font(strong ? widgets::Type::Strong : widgets::Type::Text);
+  const std::string text = widgets::elided((*map.rows)[row], size.x - widgets::em(0.8F));
+  ImGui::GetWindowDrawList()->AddText(
+      {at.x, at.y + (size.y - ImGui::GetTextLineHeight()) / 2}, strong ? p.accent : p.text,
+      text.c_str());
+  if (context.figure || methods == nullptr) return;
+  ImGui::SetCursorScreenPos(at);
+  ImGui::PushID(static_cast<int>(row));
+  if (ImGui::InvisibleButton("##row", size))
+    context.workspace.results.sight.against = (*methods)[row];
+  ImGui::PopID();
+  if (ImGui::IsItemHovered())
+    widgets::tooltip({{printable((*methods)[row])},
+                      {strong ? "the others are compared with it" : "click: compare with it", 0,
+                       true}});
+}
+
+void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& cell, ImVec2 from,
+             ImVec2 to) {
+  const widgets::Palette& p = context.palette;
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const bool known = !std::isnan(cell.tone);
+  const ImU32 color = !known          ? p.raised
+                      : map.diverges ? widgets::diverging_color(p, cell.tone)
+                                     : widgets::sequential_color(p, cell.tone);
+  draw->AddRectFilled(from, to, color, widgets::em(0.15F));
+  const ImU32 ink = known ? widgets::ink_on(color) : p.muted;
+  const float width = to.x - from.x, height = to.y - from.y;
+  const auto centred = [&](const std::string& text, float y) {
+    const float wide = ImGui::CalcTextSize(text.c_str()).x;
+    if (wide + widgets::em(0.4F) <= width)
+      draw->AddText({from.x + (width - wide) / 2, y}, ink, text.c_str());
+    return wide + widgets::em(0.4F) <= width;
+  };
+  const bool two_lines = height > widgets::em(2.6F) && !cell.beside.empty();
+  float y = from.y + (height - ImGui::GetTextLineHeight()) / 2;
+  if (two_lines) y -= widgets::em(0.6F);
+  {
+    const widgets::FontScope strong(widgets::Type::Strong);
+    centred(cell.number, y);
+  }
+  if (!two_lines) return;
+  const widgets::FontScope small(widgets::Type::Caption);
+  centred(cell.beside, y + widgets::em(1.3F));
+}
+
+void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index, ImVec2 from,
+                   ImVec2 to) {
+  const ScoreMap::Cell& cell = map.cells[index];
+  if (context.figure || cell.scores == nullptr || cell.scores->samples.empty()) return;
+  ImGui::SetCursorScreenPos(from);
+  ImGui::PushID(static_cast<int>(index));
+  state::ResultsSight& sight = context.workspace.results.sight;
+  if (ImGui::InvisibleButton("##cell", {to.x - from.x, to.y - from.y})) {
+    sight.listed = cell.listed_as;
+    sight.of_listed = cell.scores->samples;
+  }
+  ImGui::PopID();
+  const bool listed = sight.listed == cell.listed_as;
+  if (ImGui::IsItemHovered() || listed)
+    ImGui::GetWindowDrawList()->AddRect(from, to, context.palette.text, widgets::em(0.15F), 0, 2.0F);
+  if (!ImGui::IsItemHovered()) return;
+  state::Pointed pointed;
+  pointed.words = cell.number;
+  pointed.row = cell.listed_as + "\t" + cell.number;
+  context.workspace.pointer.at(std::move(pointed));
+  widgets::tooltip({{cell.explained}, {"click: list its samples", 0, true}});
+}
+
+// Opens the trace of the sample where the method lost the answer.
+void open_sample(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
+  const std::string path = state::trace_of(results, sample);
+  if (path.empty()) return;
+  state::open_lost_answer(context.workspace, path, sample.method);
+}
+
+table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices) {
+  table::Table table{{"method", "task", "length", "depth", "score", "expected", "answer", "trace"},
+                     {}};
+  for (const std::int32_t index : indices) {
+    const ResultSample& sample = results.sample(index);
+    const auto known = [](std::int64_t value) {
+      return value < 0 ? table::Cell(std::nullopt) : table::Cell(value);
+    };
+    const std::string answer =
+        sample.refused.empty() ? printable(sample.answer) : "refused: " + printable(sample.refused);
+    table.rows.push_back({results.label_of(sample.method), printable(sample.task),
+                          known(sample.length),
+                          std::isnan(sample.depth) ? table::Cell(std::nullopt)
+                                                   : table::Cell(format_shortest(sample.depth)),
+                          std::isnan(sample.score) ? table::Cell(std::nullopt)
+                                                   : table::Cell(state::score_text(sample.score)),
+                          printable(sample.expected), answer, ""});
+  }
+  return table;
+}
+
+}  // namespace
+
+bool ResultsPanel::can_draw(DrawContext& context) {
+  const state::OpenResults& results = context.workspace.results;
+  if (results.ready()) return true;
+  switch (results.state()) {
+    case state::ResultState::Loading:
+      widgets::loading_ui(context.palette, "Reading the results");
+      break;
+    case state::ResultState::Error: widgets::error_ui(context.palette, results.error()); break;
+    default:
+      widgets::empty_ui(context.palette,
+                        "Open the results of an evaluation, which python -m kvloupe eval writes: "
+                        "drop the file on the window.");
+  }
+  return false;
+}
+
+void ResultsPanel::draw_trace(DrawContext& context) { draw_results(context); }
+
+void results_head_ui(DrawContext& context, const std::string& title, const std::string& measured) {
+  const ReadResults& results = *context.workspace.results.ready();
+  const trace::Results& file = results.file;
+  std::vector<widgets::Chip> chips;
+  if (!file.model.empty())
+    chips.push_back({state::readable_name(file.model), 0, "The model that answered."});
+  chips.push_back({state::words_of_samples(std::ssize(file.samples)), 0,
+                   "A question that one method was asked is one sample."});
+  if (!file.complete)
+    chips.push_back({fmt::format("{} of {} samples", format_count(std::ssize(file.samples)),
+                                 format_count(file.total)),
+                     context.palette.warning, "The evaluation did not end: go on with --resume.",
+                     "incomplete"});
+  const std::string name = state::readable_name(file.path.substr(file.path.rfind('/') + 1));
+  widgets::figure_head_ui(context.palette, context.figure, title, "",
+                          fmt::format("{}  \u00B7  {}", name, measured), chips);
+}
+
+float score_map_height(const DrawContext& context, std::size_t rows, float room) {
+  const float head = ImGui::GetTextLineHeightWithSpacing();
+  const auto count = static_cast<float>(rows);
+  const float wanted = head + count * widgets::em(kCellHeight);
+  if (context.figure) return std::min(wanted * 1.4F, std::max(room, head + count * widgets::em(kLeastCell)));
+  return std::clamp(wanted, head + count * widgets::em(kLeastCell), std::max(room, head + count * widgets::em(kLeastCell)));
+}
+
+void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
+                  const std::vector<std::string>* methods) {
+  const std::size_t rows = map.rows->size(), columns = map.columns->size();
+  float label = widgets::em(4);
+  for (const std::string& row : *map.rows)
+    label = std::max(label, ImGui::CalcTextSize(row.c_str()).x + widgets::em(1.4F));
+  label = std::min(label, size.x * 0.35F);
+  const float head = ImGui::GetTextLineHeightWithSpacing();
+  const float gap = widgets::em(0.15F);
+  const float width = std::min(widgets::em(kMostCellWidth),
+                               (size.x - label) / static_cast<float>(std::max<std::size_t>(columns, 1)));
+  const float height = (size.y - head) / static_cast<float>(std::max<std::size_t>(rows, 1));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::PushID(map.id);
+  for (std::size_t c = 0; c < columns; ++c) {
+    const widgets::FontScope small(widgets::Type::Caption);
+    const std::string text = widgets::elided((*map.columns)[c], width - gap);
+    const float wide = ImGui::CalcTextSize(text.c_str()).x;
+    ImGui::GetWindowDrawList()->AddText(
+        {at.x + label + (static_cast<float>(c) + 0.5F) * width - wide / 2, at.y},
+        context.palette.muted, text.c_str());
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float top = at.y + head + static_cast<float>(r) * height;
+    row_name_ui(context, map, r, {at.x, top}, {label - widgets::em(0.4F), height}, methods);
+    for (std::size_t c = 0; c < columns; ++c) {
+      const ImVec2 from(at.x + label + static_cast<float>(c) * width, top);
+      const ImVec2 to(from.x + width - gap, from.y + height - gap);
+      cell_ui(context, map, map.cells[r * columns + c], from, to);
+      press_cell_ui(context, map, r * columns + c, from, to);
+    }
+  }
+  ImGui::PopID();
+  ImGui::SetCursorScreenPos(at);
+  ImGui::Dummy({label + width * static_cast<float>(columns),
+                head + height * static_cast<float>(rows)});
+}
+
+float samples_height(const DrawContext& context, float room) {
+  const state::ResultsSight& sight = context.workspace.results.sight;
+  if (context.figure || sight.listed.empty()) return 0;
+  const auto lines = static_cast<float>(sight.of_listed.size()) + 3.5F;
+  return std::min(lines * ImGui::GetTextLineHeightWithSpacing(), room * 0.5F);
+}
+
+void samples_ui(DrawContext& context) {
+  state::OpenResults& open = context.workspace.results;
+  if (context.figure || open.sight.listed.empty()) return;
+  const ReadResults& results = *open.ready();
+  heading_ui(context, "Samples", open.sight.listed);
+  ImGui::SameLine(0, widgets::em(1));
+  if (ImGui::SmallButton("Close##samples")) {
+    open.sight.listed.clear();
+    open.sight.of_listed.clear();
+    return;
+  }
+  std::vector<std::int32_t> indices = open.sight.of_listed;
+  if (indices.size() > kMostListed) {
+    indices.resize(kMostListed);
+    widgets::text_colored(context.palette.muted,
+                          fmt::format("the first {} of {}", kMostListed,
+                                      format_count(std::ssize(open.sight.of_listed))));
+  }
+  const table::Table table = table_of(results, indices);
+  widgets::TableLook look;
+  look.weights = {1.2F, 1.2F, 0.7F, 0.6F, 0.6F, 1.5F, 3, 1};
+  look.flags |= ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg;
+  look.pointer = &context.workspace.pointer;
+  look.draw = [&](std::size_t row, std::size_t column) {
+    if (column + 1 != table.columns.size()) return false;
+    const ResultSample& sample = results.sample(indices[row]);
+    ImGui::PushID(static_cast<int>(row));
+    if (sample.trace.empty()) {
+      widgets::text_colored(context.palette.faint, "none");
+      if (ImGui::IsItemHovered())
+        widgets::tooltip("No trace of this sample was recorded. Run the evaluation again with "
+                         "--resume --trace failing: that records the samples that a method fails "
+                         "and dense answers.");
+    } else if (ImGui::SmallButton("Why?")) {
+      open_sample(context, results, sample);
+    } else if (ImGui::IsItemHovered()) {
+      widgets::tooltip("Opens %s where %s lost the answer",
+                       state::readable_name(sample.trace).c_str(),
+                       results.label_of(sample.method).c_str());
+    }
+    ImGui::PopID();
+    return true;
+  };
+  widgets::table_ui(context.palette, "##samples", table, look);
+}
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,54 @@
+// What the views of an evaluation share: cells of scores, and the samples of the one that was clicked.
+#pragma once
+
+#include "app/panels/view_frame.h"
+#include "app/state/questions/results/of_results.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::panels {
+
+// A panel that shows results, and no trace.
+class ResultsPanel : public Panel {
+ protected:
+  bool can_draw(DrawContext& context) final;
+  void draw_trace(DrawContext& context) final;
+  virtual void draw_results(DrawContext& context) = 0;
+};
+
+// The file, its model and how many samples it has.
+void results_head_ui(DrawContext& context, const std::string& title,
+                     const std::string& measured);
+
+// A map of scores: names at its left and above it, in each cell a number and what is known of it.
+struct ScoreMap {
+  struct Cell {
+    const analysis::ScoreCell* scores = nullptr;
+    double tone = 0;          // of the colour: 0 to 1; NaN: it has none
+    std::string number;       // "0.83"
+    std::string beside;       // "0.61 to 0.94"; where there is room
+    std::string explained;    // tooltip
+    std::string listed_as;    // of its samples: "quoka  256, kvloupe_niah"
+  };
+  const char* id = "";
+  const std::vector<std::string>* rows = nullptr;
+  const std::vector<std::string>* columns = nullptr;
+  std::vector<Cell> cells;  // by row, then column
+  bool diverges = false;    // its colours: from bad through neutral to good
+  int strong_row = -1;      // the one that others are compared with
+};
+// The height of a map of so many rows in the room there is.
+float score_map_height(const DrawContext& context, std::size_t rows, float room);
+// Fills the size. A click on a cell lists its samples; one on a row's name compares the others with it, where
+// `methods` are those of the rows.
+void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
+                  const std::vector<std::string>* methods = nullptr);
+
+// The samples of the cell that was clicked, as a table; nothing where none was, and in figures. A click on a
+// sample opens its trace.
+void samples_ui(DrawContext& context);
+// The height that samples_ui() takes of this room.
+float samples_height(const DrawContext& context, float room);
+
+}  // namespace kvloupe::panels

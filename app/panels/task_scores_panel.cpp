@@ -1,0 +1,134 @@
+// task_scores: a method a row, a task, length, depth or budget a column, the mean score in each cell.
+#include "app/panels/results_panel.h"
+#include "app/state/questions/results/task_scores.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvloupe::panels {
+namespace {
+
+using analysis::ScoreCell;
+using state::TaskScoresQuestion;
+using Scores = state::Result<TaskScoresQuestion>;
+
+constexpr const char* kView = "task_scores";
+
+class TaskScoresPanel final : public ResultsPanel {
+ protected:
+  void draw_results(DrawContext& context) override {
+    const TaskScoresQuestion question = state::task_scores_question(context.workspace);
+    const Scores result = shown_.ask(context.workspace, question);
+    option_ui(context, kView, "across", "a column for each", widgets::em(7));
+    option_beside_ui(context, kView, "value", "colours", widgets::em(10));
+    results_head_ui(context, "Task scores", "mean score, below it the 95 % interval (Wilson)");
+    if (!scores_ready_ui(context, result)) return;
+    headline_ui(context, result->finding);
+    scale_ui(context, question);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float samples = samples_height(context, room.y);
+    const float height =
+        score_map_height(context, result->scores.rows.size(), room.y - samples);
+    const bool by_method = question.across != "budget";
+    score_map_ui(context, map_of(context, result), {room.x, height},
+                 by_method ? &result->scores.rows : nullptr);
+    ImGui::Dummy({0, widgets::grid(0.5F)});
+    samples_ui(context);
+  }
+
+ private:
+  static bool scores_ready_ui(DrawContext& context, const Scores& result) {
+    if (!ready_ui(context, result, "Averaging the samples")) return false;
+    if (!result->scores.cells.empty()) return true;
+    widgets::empty_ui(context.palette,
+                      fmt::format("No sample has a {}: choose another column.",
+                                  result.question.across));
+    return false;
+  }
+
+  static void scale_ui(DrawContext& context, const TaskScoresQuestion& question) {
+    const std::string& value = context.workspace.option(kView, "value");
+    const std::string other = question.results->label_of(question.against);
+    if (value == "difference")
+      widgets::color_scale_ui(context.palette, widgets::diverging_color, "-1", "+1",
+                              "score less that of " + other, widgets::em(8));
+    else
+      widgets::color_scale_ui(context.palette, widgets::sequential_color, "0", "1",
+                              value == "relative" ? "score by that of " + other : "mean score",
+                              widgets::em(8));
+  }
+
+  static std::string explained(const Scores& result, std::size_t row, std::size_t column) {
+    const ScoreCell& cell = result->scores.at(row, column);
+    std::string text =
+        fmt::format("{}, {}\nmean score {:.3f} over {}", result->row_labels[row],
+                    result->column_labels[column], cell.mean, state::words_of_samples(cell.scored));
+    if (!std::isnan(cell.low)) text += fmt::format("\n95 %: {:.2f} to {:.2f}", cell.low, cell.high);
+    if (cell.refused > 0) text += fmt::format("\n{} not answered", cell.refused);
+    if (!std::isnan(cell.kept)) text += fmt::format("\n{:.1f} keys kept by a row", cell.kept);
+    if (cell.paired == 0) return text;
+    const std::string p = state::p_text(cell.p);
+    return text + fmt::format("\nof {}: {:.2f}, difference {}\nbetter on {}, worse on {}{}",
+                              result.question.results->label_of(result.question.against),
+                              cell.relative, state::difference_text(cell.difference), cell.better,
+                              cell.worse, p.empty() ? "" : ", " + p + " (sign test)");
+  }
+
+  static ScoreMap map_of(DrawContext& context, const Scores& result) {
+    const std::string& value = context.workspace.option(kView, "value");
+    const TaskScoresQuestion::Answer& answer = *result;
+    ScoreMap map;
+    map.id = kView;
+    map.rows = &answer.row_labels;
+    map.columns = &answer.column_labels;
+    map.diverges = value == "difference";
+    const auto strong = std::find(answer.scores.rows.begin(), answer.scores.rows.end(),
+                                  result.question.against);
+    if (strong != answer.scores.rows.end())
+      map.strong_row = static_cast<int>(strong - answer.scores.rows.begin());
+    for (std::size_t r = 0; r < answer.scores.rows.size(); ++r)
+      for (std::size_t c = 0; c < answer.scores.columns.size(); ++c)
+        map.cells.push_back(cell_of(result, value, r, c));
+    return map;
+  }
+
+  static ScoreMap::Cell cell_of(const Scores& result, const std::string& value, std::size_t r,
+                                std::size_t c) {
+    const ScoreCell& scores = result->scores.at(r, c);
+    ScoreMap::Cell cell;
+    cell.scores = &scores;
+    cell.tone = std::isnan(scores.low) ? ScoreCell::kUnknown : scores.mean;
+    cell.number = scores.samples.empty() ? "" : state::score_text(scores.mean);
+    if (!std::isnan(scores.low))
+      cell.beside = fmt::format("{:.2f} to {:.2f}, n {}", scores.low, scores.high,
+                                format_count(scores.scored));
+    else if (!scores.samples.empty())
+      cell.beside = fmt::format("n {}", format_count(scores.scored));
+    if (value == "difference") {
+      cell.tone = (scores.difference + 1) / 2;
+      cell.number = state::difference_text(scores.difference);
+      cell.beside = scores.paired == 0 ? ""
+                                       : fmt::format("+{} \u2212{} of {}", scores.better,
+                                                     scores.worse, scores.paired);
+    } else if (value == "relative") {
+      cell.tone = std::min(1.0, scores.relative);
+      cell.number = state::score_text(scores.relative);
+    }
+    if (scores.samples.empty()) cell.number = cell.beside = "";
+    cell.explained = explained(result, r, c);
+    cell.listed_as =
+        fmt::format("{}, {}", result->row_labels[r], result->column_labels[c]);
+    return cell;
+  }
+
+  state::LastAnswer<TaskScoresQuestion> shown_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_task_scores_panel() { return std::make_unique<TaskScoresPanel>(); }
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,148 @@
+#include "app/state/open_results.h"
+
+#include "app/state/method_groups.h"
+#include "core/analysis/eval_scores.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+namespace kvloupe::state {
+namespace {
+
+constexpr const char* kTag = "open results";
+
+// Of a SPEC of this version. What another one is called is all that is known of it.
+MethodChoice choice_of(const std::string& method) {
+  try {
+    return choice_anew(selection::MethodSpec::parse(method));
+  } catch (const Error&) {
+    MethodChoice choice;
+    choice.text = method;
+    return choice;
+  }
+}
+
+// Two texts of one SPEC are one method.
+std::string canonical(const std::string& method) {
+  try {
+    return selection::MethodSpec::parse(method).canonical();
+  } catch (const Error&) {
+    return method;
+  }
+}
+
+}  // namespace
+
+const std::string& ReadResults::label_of(const std::string& method) const {
+  const auto found = labels.find(method);
+  return found != labels.end() ? found->second : method;
+}
+
+ReadResults results_of_file(const std::string& path) {
+  ReadResults results;
+  results.file = trace::read_results(path);
+  std::set<std::string> methods;
+  for (const trace::ResultSample& sample : results.file.samples) methods.insert(sample.method);
+  results.methods.assign(methods.begin(), methods.end());
+  std::sort(results.methods.begin(), results.methods.end(),
+            [](const std::string& a, const std::string& b) {
+              const bool a_is_dense = a == "dense", b_is_dense = b == "dense";
+              return a_is_dense != b_is_dense ? a_is_dense : analysis::reads_before(a, b);
+            });
+  std::vector<MethodChoice> choices;
+  for (const std::string& method : results.methods) choices.push_back(choice_of(method));
+  const std::vector<std::string> labels = distinct_labels(choices);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    results.labels[results.methods[i]] =
+        printable(labels[i].empty() ? results.methods[i] : labels[i]);
+  return results;
+}
+
+void OpenResults::open(const std::string& path) {
+  std::error_code ignored;
+  const std::string absolute = std::filesystem::absolute(path, ignored).string();
+  if (absolute != path_) sight = {};
+  path_ = absolute;
+  state_ = ResultState::Loading;
+  error_.clear();
+  answers_.jobs().submit<ReadResults>(
+      Lane::TraceIo, kTag,
+      fmt::format("Reading {}", printable(std::filesystem::path(absolute).filename().string())),
+      [absolute](const WorkContext&) {
+        return std::make_shared<const ReadResults>(results_of_file(absolute));
+      },
+      [this](std::shared_ptr<const ReadResults> results) {
+        auto mine = std::make_shared<ReadResults>(*results);
+        mine->id = next_id_++;
+        if (ready_) answers_.forget(ready_->key());
+        ready_ = std::move(mine);
+        state_ = ResultState::Ready;
+        sight.listed.clear();
+        sight.of_listed.clear();
+      },
+      [this](const Error& error) {
+        error_ = error.what();
+        state_ = ready_ ? ResultState::Ready : ResultState::Error;
+        if (on_message) {
+          on_message(error_, true);
+          if (!ready_) close();
+        }
+      });
+}
+
+void OpenResults::close() {
+  answers_.jobs().cancel(kTag);
+  if (ready_) answers_.forget(ready_->key());
+  ready_.reset();
+  path_.clear();
+  state_ = ResultState::Empty;
+  sight = {};
+}
+
+void OpenResults::take(const OpenResults& other) {
+  if (!other.ready_) return;
+  state_ = ResultState::Ready;
+  path_ = other.path_;
+  ready_ = other.ready_;
+  next_id_ = other.next_id_;
+  sight = other.sight;
+}
+
+std::vector<std::string> OpenResults::shown() const {
+  if (!ready_) return {};
+  return sight.methods.empty() ? ready_->methods : sight.methods;
+}
+
+// Of those that are shown dense where it is there, which is what a method is to come up to.
+std::string OpenResults::against() const {
+  if (!sight.against.empty()) return sight.against;
+  const std::vector<std::string> methods = shown();
+  return methods.empty() ? "" : methods.front();
+}
+
+void OpenResults::show_methods(const std::vector<std::string>& methods) {
+  sight.methods.clear();
+  sight.against.clear();
+  if (!ready_) return;
+  for (const std::string& method : methods) {
+    const auto found =
+        std::find_if(ready_->methods.begin(), ready_->methods.end(), [&](const std::string& one) {
+          return one == method || canonical(one) == canonical(method);
+        });
+    if (found == ready_->methods.end())
+      throw input_error(fmt::format("there are no samples of {}", printable(method)),
+                        fmt::format("the results are of {}", fmt::join(ready_->methods, ", ")),
+                        "name one of these by --method");
+    if (std::find(sight.methods.begin(), sight.methods.end(), *found) == sight.methods.end())
+      sight.methods.push_back(*found);
+  }
+}
+
+}  // namespace kvloupe::state

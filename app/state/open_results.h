@@ -1,0 +1,74 @@
+// The results of an evaluation that are open, beside the traces: one file at a time, and what is looked at in it.
+#pragma once
+
+#include "app/state/answers.h"
+#include "core/trace/results/results_file.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct ReadResults {
+  int id = 0;  // of this opening
+  trace::Results file;
+  std::vector<std::string> methods;           // dense first, then as people list them
+  std::map<std::string, std::string> labels;  // of methods, told from one another: "quoka  256"
+
+  std::string key() const { return "r" + std::to_string(id); }
+  const std::string& label_of(const std::string& method) const;
+  const trace::ResultSample& sample(std::int32_t index) const {
+    return file.samples[static_cast<std::size_t>(index)];
+  }
+};
+using ResultsPtr = std::shared_ptr<const ReadResults>;
+// Reads and checks the file; from any thread. Throws Error{Input}.
+ReadResults results_of_file(const std::string& path);
+
+// What is shown of them.
+struct ResultsSight {
+  std::map<std::string, std::string> options;  // of the views, by "view.option"
+  std::vector<std::string> methods;            // in this order; empty: all
+  std::string against;                         // the method that others are compared with; empty: by rule
+  // The samples of a cell that was clicked.
+  std::string listed;                    // what they are of; empty: none are listed
+  std::vector<std::int32_t> of_listed;  // their indices
+  std::string following;  // the trace that is to go to the head which lost the answer; empty: none
+};
+
+class OpenResults {
+ public:
+  explicit OpenResults(Answers& answers) : answers_(answers) {}
+
+  void open(const std::string& path);
+  void close();
+  void take(const OpenResults& other);  // as it stands there
+
+  bool is_open() const { return !path_.empty(); }
+  ResultState state() const { return state_; }
+  const std::string& path() const { return path_; }
+  const std::string& error() const { return error_; }
+  const ResultsPtr& ready() const { return ready_; }  // null: not yet
+
+  // The methods to be shown, and the one that they are compared with.
+  std::vector<std::string> shown() const;
+  std::string against() const;
+  // Those named, as the file has them. Throws Error{Input} for one of which it has no samples.
+  void show_methods(const std::vector<std::string>& methods);
+
+  ResultsSight sight;
+  std::function<void(const std::string&, bool is_error)> on_message;
+
+ private:
+  Answers& answers_;
+  ResultState state_ = ResultState::Empty;
+  std::string path_, error_;
+  ResultsPtr ready_;
+  int next_id_ = 1;
+};
+
+}  // namespace kvloupe::state

@@ -1,0 +1,175 @@
+#include "app/state/questions/results/needle_grid.h"
+
+#include "app/state/workspace.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::ScoreCell;
+using trace::ResultSample;
+using Answer = NeedleGridQuestion::Answer;
+using Grid = NeedleGridQuestion::Grid;
+
+bool has_needle(const ResultSample& sample) {
+  return sample.length >= 0 && !std::isnan(sample.depth);
+}
+
+Table table(Workspace& workspace) {
+  const NeedleGridQuestion question = needle_grid_question(workspace);
+  Table table{{"task", "method", "length", "depth"}, {}};
+  add_score_columns(table);
+  const auto result = workspace.ask(question);
+  if (!result) return table;
+  for (const Grid& grid : result->grids)
+    for (std::size_t r = 0; r < result->lengths.size(); ++r)
+      for (std::size_t c = 0; c < result->depths.size(); ++c) {
+        const ScoreCell& cell = grid.scores.at(r, c);
+        if (cell.samples.empty()) continue;
+        std::vector<Cell> row{grid.task, MethodText{grid.method}, result->lengths[r],
+                              result->depths[c]};
+        add_scores(cell, question.against, row);
+        table.rows.push_back(std::move(row));
+      }
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(needle_grid_question(workspace));
+  if (!result) return {};
+  std::vector<double> means;
+  for (const Grid& grid : result->grids)
+    for (const ScoreCell& cell : grid.scores.cells) means.push_back(cell.mean);
+  return array_of("<f8",
+                  {std::ssize(result->grids), std::ssize(result->lengths),
+                   std::ssize(result->depths)},
+                  means);
+}
+
+std::string problem(Workspace& workspace) {
+  const auto result = workspace.ask(needle_grid_question(workspace));
+  const std::string problem = problem_of(result);
+  if (!problem.empty() || !result->grids.empty()) return problem;
+  return "no sample has a length and a depth: run the task kvloupe_niah.";
+}
+
+// A table with a cell for each of these lengths and depths, with or without samples.
+analysis::ScoreTable all_cells(const analysis::ScoreTable& found,
+                               const std::vector<std::string>& lengths,
+                               const std::vector<std::string>& depths) {
+  analysis::ScoreTable table{lengths, depths, {}};
+  const auto place = [](const std::vector<std::string>& names, const std::string& name) {
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  };
+  for (const std::string& length : lengths)
+    for (const std::string& depth : depths) {
+      const std::size_t r = place(found.rows, length), c = place(found.columns, depth);
+      const bool known = r < found.rows.size() && c < found.columns.size();
+      table.cells.push_back(known ? found.at(r, c) : ScoreCell());
+    }
+  return table;
+}
+
+// Where a method misses most of what the other one finds; of one method alone, where it misses most.
+std::string finding_of(const NeedleGridQuestion& question, const Answer& answer) {
+  const auto loss = [](const ScoreCell& cell) {
+    return cell.paired > 0 ? -cell.difference : 1 - cell.mean;
+  };
+  const Grid* worst = nullptr;
+  std::size_t at = 0;
+  bool compared = false;
+  for (const Grid& grid : answer.grids) compared |= grid.method != question.against;
+  for (const Grid& grid : answer.grids) {
+    if (compared && grid.method == question.against) continue;
+    for (std::size_t i = 0; i < grid.scores.cells.size(); ++i) {
+      const ScoreCell& cell = grid.scores.cells[i];
+      if (cell.scored == 0 || loss(cell) <= 0) continue;
+      if (worst == nullptr || loss(cell) > loss(worst->scores.cells[at])) {
+        worst = &grid;
+        at = i;
+      }
+    }
+  }
+  if (worst == nullptr)
+    return compared ? fmt::format("Every method finds all that {} finds.",
+                                  question.results->label_of(question.against))
+                    : "All needles are found.";
+  const ScoreCell& cell = worst->scores.cells[at];
+  std::string text =
+      fmt::format("{} misses most at {}, depth {} %: it scores {}",
+                  name_of(question, answer, *worst),
+                  length_text(answer.lengths[at / answer.depths.size()]),
+                  format_shortest(answer.depths[at % answer.depths.size()]), score_text(cell.mean));
+  if (cell.paired > 0)
+    text += fmt::format(" where {} scores {}", question.results->label_of(question.against),
+                        score_text(cell.mean - cell.difference));
+  return text + fmt::format(" ({}).", words_of_samples(cell.scored));
+}
+
+}  // namespace
+
+NeedleGridQuestion needle_grid_question(const Workspace& workspace) {
+  return {of_results(workspace)};
+}
+
+std::string name_of(const NeedleGridQuestion& question, const Answer& answer, const Grid& grid) {
+  const std::string& method = question.results->label_of(grid.method);
+  return answer.several_tasks ? printable(grid.task) + ", " + method : method;
+}
+
+Answer NeedleGridQuestion::work(Steps& /*steps*/) const {
+  Answer answer;
+  std::set<std::int64_t> lengths;
+  std::set<double> depths;
+  std::set<std::string> tasks;
+  for (const ResultSample& sample : results->file.samples) {
+    if (!shows(sample) || !has_needle(sample)) continue;
+    lengths.insert(sample.length);
+    depths.insert(sample.depth);
+    tasks.insert(sample.task);
+  }
+  answer.lengths.assign(lengths.begin(), lengths.end());
+  answer.depths.assign(depths.begin(), depths.end());
+  answer.several_tasks = tasks.size() > 1;
+  std::vector<std::string> length_names, depth_names;
+  for (const std::int64_t length : answer.lengths) length_names.push_back(std::to_string(length));
+  for (const double depth : answer.depths) depth_names.push_back(format_shortest(depth));
+  const auto depth_of = [](const ResultSample& sample) { return format_shortest(sample.depth); };
+  for (const std::string& task : tasks)
+    for (const std::string& method : methods) {
+      const auto length_of = [&](const ResultSample& sample) {
+        const bool here = sample.task == task && sample.method == method && has_needle(sample);
+        return here ? std::to_string(sample.length) : std::string();
+      };
+      const auto found =
+          analysis::score_table(results->file, length_of, depth_of, against, {});
+      if (!found.rows.empty())
+        answer.grids.push_back({task, method, all_cells(found, length_names, depth_names)});
+    }
+  answer.finding = answer.grids.empty() ? "" : finding_of(*this, answer);
+  return answer;
+}
+
+std::uint64_t NeedleGridQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer) + bytes_in(answer.lengths) + bytes_in(answer.depths);
+  for (const Grid& grid : answer.grids)
+    for (const ScoreCell& cell : grid.scores.cells) sum += sizeof(cell) + bytes_in(cell.samples);
+  return sum;
+}
+
+ViewInfo needle_grid_view() {
+  return ViewInfo{"needle_grid", "Needle grid",
+                  "which needles each method finds, by the text's length and the needle's depth",
+                  "Results of an evaluation"}
+      .of_results()
+      .on_paper(0.6F)
+      .draw(problem, table, array);
+}
+
+}  // namespace kvloupe::state

@@ -1,0 +1,175 @@
+#include "app/state/questions/results/task_scores.h"
+
+#include "app/state/workspace.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/selection/spec/method_spec.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace kvloupe::state {
+namespace {
+
+using analysis::ScoreCell;
+using trace::ResultSample;
+using Answer = TaskScoresQuestion::Answer;
+
+constexpr const char* kView = "task_scores";
+constexpr const char* kBudget = "budget";
+constexpr const char* kDense = "dense";
+
+Table table(Workspace& workspace) {
+  const TaskScoresQuestion question = task_scores_question(workspace);
+  Table table{{"method", table::Column(question.across)}, {}};
+  add_score_columns(table);
+  const auto result = workspace.ask(question);
+  if (!result) return table;
+  const analysis::ScoreTable& scores = result->scores;
+  for (std::size_t r = 0; r < scores.rows.size(); ++r)
+    for (std::size_t c = 0; c < scores.columns.size(); ++c) {
+      if (scores.at(r, c).samples.empty()) continue;
+      std::vector<Cell> row{MethodText{scores.rows[r]}, scores.columns[c]};
+      add_scores(scores.at(r, c), question.against, row);
+      table.rows.push_back(std::move(row));
+    }
+  return table;
+}
+
+Array array(Workspace& workspace) {
+  const auto result = workspace.ask(task_scores_question(workspace));
+  if (!result) return {};
+  std::vector<double> means;
+  for (const ScoreCell& cell : result->scores.cells) means.push_back(cell.mean);
+  return array_of("<f8",
+                  {std::ssize(result->scores.rows), std::ssize(result->scores.columns)}, means);
+}
+
+// The same SPEC without its budget: what a row of all budgets is called.
+std::string without_budget(const std::string& method) {
+  try {
+    const auto spec = selection::MethodSpec::parse(method);
+    std::string text = spec.id();
+    char before = ':';
+    for (const auto& [name, value] : spec.not_default()) {
+      if (name == "budget_tokens" || name == "budget_ratio") continue;
+      text += before + name + "=" + value;
+      before = ',';
+    }
+    return text;
+  } catch (const Error&) {
+    return method;
+  }
+}
+
+std::string number_or_nothing(std::int64_t number) {
+  return number < 0 ? "" : std::to_string(number);
+}
+
+analysis::NameOfSample column_of(const std::string& across) {
+  if (across == "length")
+    return [](const ResultSample& sample) { return number_or_nothing(sample.length); };
+  if (across == "depth")
+    return [](const ResultSample& sample) {
+      return std::isnan(sample.depth) ? "" : format_shortest(sample.depth);
+    };
+  // Dense has no budget, and stands beside all of them.
+  if (across == kBudget)
+    return [](const ResultSample& sample) {
+      return sample.method == kDense ? "none" : number_or_nothing(sample.budget);
+    };
+  return [](const ResultSample& sample) { return sample.task; };
+}
+
+std::string column_label(const std::string& across, const std::string& column) {
+  if (across == "depth") return column + " %";
+  if (across == "task") return printable(column);
+  const auto number = parse_int(column);
+  if (!number) return across == kBudget ? "all keys" : column;
+  return format_count(*number) + (across == "length" ? " tokens" : " keys");
+}
+
+// The cell that is furthest below what it is compared with.
+std::string finding_of(const TaskScoresQuestion& question, const Answer& answer) {
+  const analysis::ScoreTable& scores = answer.scores;
+  const ScoreCell* worst = nullptr;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < scores.cells.size(); ++i) {
+    const ScoreCell& cell = scores.cells[i];
+    if (cell.paired > 0 && cell.worse > 0 &&
+        (worst == nullptr || cell.difference < worst->difference)) {
+      worst = &cell;
+      at = i;
+    }
+  }
+  const std::string other = question.results->label_of(question.against);
+  if (worst == nullptr) {
+    std::int64_t paired = 0;
+    for (const ScoreCell& cell : scores.cells) paired += cell.paired;
+    return paired > 0 ? fmt::format("No method does worse than {} on any sample.", other) : "";
+  }
+  const std::string p = p_text(worst->p);
+  return fmt::format("{} falls furthest below {} at {}: {} where it has {} ({}{}).",
+                     answer.row_labels[at / scores.columns.size()], other,
+                     answer.column_labels[at % scores.columns.size()],
+                     score_text(worst->mean), score_text(worst->mean - worst->difference),
+                     words_of_samples(worst->paired), p.empty() ? "" : ", " + p);
+}
+
+std::string problem(Workspace& workspace) {
+  const auto result = workspace.ask(task_scores_question(workspace));
+  const std::string problem = problem_of(result);
+  if (!problem.empty() || !result->scores.cells.empty()) return problem;
+  return fmt::format("no sample has a {}", result.question.across);
+}
+
+}  // namespace
+
+TaskScoresQuestion task_scores_question(const Workspace& workspace) {
+  return {of_results(workspace), workspace.option(kView, "across")};
+}
+
+Answer TaskScoresQuestion::work(Steps& /*steps*/) const {
+  const bool budgets = across == kBudget;
+  const auto row = [&](const ResultSample& sample) {
+    if (!shows(sample)) return std::string();
+    return budgets ? without_budget(sample.method) : sample.method;
+  };
+  std::vector<std::string> first = budgets ? std::vector<std::string>{kDense} : methods;
+  Answer answer{
+      analysis::score_table(results->file, row, column_of(across), against, first), {}, {}, {}};
+  for (const std::string& name : answer.scores.rows)
+    answer.row_labels.push_back(budgets ? printable(name) : results->label_of(name));
+  for (const std::string& name : answer.scores.columns)
+    answer.column_labels.push_back(column_label(across, name));
+  answer.finding = finding_of(*this, answer);
+  return answer;
+}
+
+std::uint64_t TaskScoresQuestion::bytes(const Answer& answer) {
+  std::uint64_t sum = sizeof(answer) + bytes_in(answer.row_labels) +
+                      bytes_in(answer.column_labels) + bytes_in(answer.scores.rows);
+  for (const ScoreCell& cell : answer.scores.cells) sum += sizeof(cell) + bytes_in(cell.samples);
+  return sum;
+}
+
+ViewInfo task_scores_view() {
+  return ViewInfo{kView, "Task scores",
+                  "how many questions of each task a method answers, beside dense attention",
+                  "Results of an evaluation"}
+      .of_results()
+      .on_paper(0.4F)
+      .with({{"across",
+              {"task", "length", "depth", "budget"},
+              "what has a column: the task, the text's length, the needle's depth or the budget"},
+             {"value",
+              {"score", "relative", "difference"},
+              "what colours the cells: the mean score, its share of what the method compared with "
+              "has, or the difference",
+              {"score", "share of the other's", "difference"}}})
+      .draw(problem, table, array);
+}
+
+}  // namespace kvloupe::state

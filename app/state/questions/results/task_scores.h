@@ -1,0 +1,30 @@
+// The view task_scores: the mean score of each method on each task, length, depth or budget, with its interval, and what
+// another method answers of the same samples.
+#pragma once
+
+#include "app/state/questions/results/of_results.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct TaskScoresQuestion : OfResults {
+  static constexpr const char* kName = "task scores";
+  std::string across = {};  // what has a column: "task", "length", "depth" or "budget"
+
+  struct Answer {
+    analysis::ScoreTable scores;
+    std::vector<std::string> row_labels, column_labels;  // as people read them
+    std::string finding;                                 // one sentence
+  };
+
+  std::string key() const { return OfResults::key(across); }
+  std::string title() const { return "Averaging the samples"; }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+TaskScoresQuestion task_scores_question(const Workspace& workspace);
+
+}  // namespace kvloupe::state
