@@ -8,9 +8,19 @@ MOST_PLACES = 8
 
 def prompt_of(sample, target):
     """Of choices: the question with the expected one."""
-    requests = sample.requests
-    request = requests[target if isinstance(target, int) and 0 <= target < len(requests) else 0]
+    request = sample.requests[_choice(sample, target)]
     return request.args[0] if request.request_type == "generate_until" else "".join(request.args)
+
+
+def _choice(sample, target):
+    """A task names it by its number, by its text, or names several."""
+    if sample.task.OUTPUT_TYPE != "multiple_choice":
+        return 0
+    first = target[0] if isinstance(target, list) and target else target
+    if isinstance(first, str):
+        choices = list(map(str, sample.task.doc_to_choice(sample.doc)))
+        first = choices.index(first) if first in choices else 0
+    return first if isinstance(first, int) and 0 <= first < len(sample.requests) else 0
 
 
 def tokens_of(sample, prompt_tokens):
