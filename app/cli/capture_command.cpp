@@ -118,6 +118,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const Given& word
   if (given("--chunk-size")) options.chunk_size = arguments.options.chunk_size;
   if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
   options.raw = arguments.options.raw;
+  options.special = arguments.options.special;
   if (given("--decode-from")) options.decode_from = decode_from_of(arguments);
   if (given("--device")) options.device = arguments.options.device;
   options.seed = arguments.options.seed;
@@ -278,6 +279,9 @@ Command capture_command(const GlobalOptions& global) {
   command.option("--task", &arguments->task,
                  "a generated prompt, such as niah:length=4096,depth=0.5");
   command.option("--raw", &options.raw, "no chat template around text or task");
+  command.option("--special", &options.special,
+                 "with --raw: special tokens such as <|im_start|> in the text are these tokens, as "
+                 "in a text that a chat template made");
   command.option("--chunk-size", &options.chunk_size, "tokens of a prefill chunk")
       .range(1, 1 << 20)
       .show_default();

@@ -33,6 +33,7 @@ struct CaptureOptions {
   // (decode_from.h). Empty: all of it is prefilled.
   std::string decode_from;
   bool raw = false;
+  bool special = false;  // raw, and special tokens in the text are tokens
   int chunk_size = 128;
   std::vector<selection::MethodSpec> methods;  // open loop
   std::optional<selection::MethodSpec> closed_loop;

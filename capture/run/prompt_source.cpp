@@ -101,7 +101,12 @@ PromptSource read_prompt_source(const CaptureOptions& options) {
                       given == 0 ? "none was given" : "more than one was given",
                       "give one of --prompt, --prompt-file, --messages and --task");
   }
+  if (options.special && (!options.raw || options.task))
+    throw usage_error("--special needs --raw and a text",
+                      "the chat template and tasks have their special tokens as tokens",
+                      "give --raw with --prompt or --prompt-file, or leave --special away");
   PromptSource source;
+  source.special = options.special;
   if (goes_on) {
     source.tokens = options.tokens;
   } else if (options.prompt_text) {
@@ -132,6 +137,8 @@ TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request) {
   TaskPrompt result;
   if (!source.messages.empty()) {
     result.prompt = chat_prompt(request.tokenizer, source.messages, {}, "");
+  } else if (source.special) {
+    result.prompt = rendered_prompt(request.tokenizer, source.text);
   } else if (request.raw) {
     result.prompt = raw_prompt(request.tokenizer, source.text);
   } else {

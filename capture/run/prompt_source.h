@@ -15,6 +15,7 @@ namespace kvloupe::capture {
 // One of the four is filled. Nothing here depends on a model.
 struct PromptSource {
   std::string text;
+  bool special = false;  // in a raw text special tokens are tokens
   std::vector<Message> messages;
   std::optional<TaskSpec> task;
   std::optional<TaskPrompt> tokens;

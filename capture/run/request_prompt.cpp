@@ -30,11 +30,7 @@ std::size_t without_trailing_space(std::string_view text) {
 }
 
 Prompt text_prompt(const Request& request, std::string_view text, const Tokenizer& tokenizer) {
-  if (!request.special) return raw_prompt(tokenizer, text);
-  Prompt prompt{tokenizer.encode(text, SpecialTokens::Parse), {}};
-  const bool has_begin = !prompt.ids.empty() && prompt.ids.front() == tokenizer.bos();
-  if (tokenizer.adds_bos() && !has_begin) prompt.ids.insert(prompt.ids.begin(), tokenizer.bos());
-  return prompt;
+  return request.special ? rendered_prompt(tokenizer, text) : raw_prompt(tokenizer, text);
 }
 
 Prompt generation_prompt(const Request& request, const Tokenizer& tokenizer) {

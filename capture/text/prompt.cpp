@@ -65,6 +65,13 @@ Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
   return prompt;
 }
 
+Prompt rendered_prompt(const Tokenizer& tokenizer, std::string_view text) {
+  Prompt prompt{tokenizer.encode(text, SpecialTokens::Parse), {}};
+  const bool has_begin = !prompt.ids.empty() && prompt.ids.front() == tokenizer.bos();
+  if (tokenizer.adds_bos() && !has_begin) prompt.ids.insert(prompt.ids.begin(), tokenizer.bos());
+  return prompt;
+}
+
 Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
                    const std::vector<TextSpan>& spans_of_last_message,
                    std::string_view answer_prefix) {

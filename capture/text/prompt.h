@@ -27,6 +27,8 @@ struct Prompt {
 // Text as it stands (--raw): no template, no special tokens but the begin token of models that want one.
 Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans = {});
+// A text that a chat template has made: special tokens in it are tokens, and a second begin token is not put before one.
+Prompt rendered_prompt(const Tokenizer& tokenizer, std::string_view text);
 // By the model's own chat template; text is never parsed for special tokens. `answer_prefix` follows
 // the assistant header. The spans "role:<role>" tile the prompt, one a message with its header and
 // end marker; those of the last message's pieces and "prefix" cover every token that holds one of

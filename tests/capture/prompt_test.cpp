@@ -96,6 +96,18 @@ TEST(Prompt, UserTextIsNeverParsedForSpecialTokens) {
   EXPECT_EQ(tokenizer.decode(raw.ids), attack);
 }
 
+TEST(Prompt, ATextThatATemplateMadeHasItsSpecialTokens) {
+  TokenizerData data = tiny_vocabulary();
+  const Prompt chat = chat_prompt(Tokenizer(data), {{"user", "hello"}}, {}, " world");
+  const std::string text = Tokenizer(data).decode(chat.ids);
+  EXPECT_EQ(rendered_prompt(Tokenizer(data), text).ids, chat.ids);
+  data.adds_bos = true;  // the text begins with that token
+  EXPECT_EQ(rendered_prompt(Tokenizer(data), text).ids, chat.ids);
+  const Prompt plain = rendered_prompt(Tokenizer(data), "hello");
+  EXPECT_EQ(plain.ids, raw_prompt(Tokenizer(data), "hello").ids);
+  EXPECT_EQ(plain.ids.front(), data.bos);
+}
+
 TEST(Prompt, RefusesWhatItCannotRender) {
   const Tokenizer tokenizer(tiny_vocabulary());
   EXPECT_THROW(chat_prompt(tokenizer, {}, {}, ""), Error);

@@ -164,6 +164,15 @@ TEST(LayersAndChunks, OfACaptureMayHaveGaps) {
   expect_refused(capture("--layers", "2-1"), 2, "--layers 2-1");
 }
 
+TEST(Special, GoesWithARawText) {
+  const std::string model = std::string(KVLOUPE_TEST_DATA_DIR) + "/models/llama";
+  expect_refused({"capture", "--model", model, "--special", "--prompt", "the cat", "-o", "s.h5"}, 2,
+                 "--special needs --raw");
+  expect_refused({"capture", "--model", model, "--special", "--raw", "--task",
+                  "niah:length=256,depth=0.5", "-o", "s.h5"},
+                 2, "--special needs --raw");
+}
+
 TEST(Report, SaysOfWhichLayersAndChunksItIs) {
   const TemporaryFolder folder;
   const std::string page = (folder.path() / "report").string();

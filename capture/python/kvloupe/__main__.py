@@ -1,4 +1,4 @@
-"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART... | eval ... | results ..."""
+"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART... | eval ... | eval merge PART... | results ..."""
 import json
 import os
 import sys
@@ -9,7 +9,7 @@ from .printable import printable
 
 
 def main(given=None):
-    options = parser().parse_args(given)
+    options = parser().parse_args(_with_two_words(sys.argv[1:] if given is None else given))
     try:
         options.run(options)
     except KvloupeError as error:
@@ -18,6 +18,11 @@ def main(given=None):
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _with_two_words(given):
+    """`eval merge` is a command of its own: eval takes no other word that is no option."""
+    return ["eval merge", *given[2:]] if given[:2] == ["eval", "merge"] else given
 
 
 def parser():

@@ -1,23 +1,26 @@
 """The commands of evaluation: their options, read before the harness is loaded."""
 import argparse
+import math
 import os
 import sys
 
 from . import arguments
 from .errors import KvloupeError
+from .eval_engine import ENGINES, engine_of
 from .results.table import BY
 
 
 def add_commands(commands):
-    evaluate = commands.add_parser("eval", help="run methods on tasks of lm-evaluation-harness, sample by sample")
-    evaluate.add_argument("--model", required=True, metavar="M", help="a GGUF file, a Hugging Face folder, or a name that `kvloupe models` lists")
-    evaluate.add_argument("--engine", default="program", choices=["program", "transformers"],
-                          help="what runs it: kvloupe run (default), or transformers with kvloupe.sparse")
+    evaluate = commands.add_parser("eval", help="run methods on tasks of lm-evaluation-harness, sample by sample",
+                                   epilog="eval merge joins results: python -m kvloupe eval merge PART... -o RESULTS.h5")
+    evaluate.add_argument("--model", required=True, metavar="M",
+                          help="a GGUF file, a Hugging Face folder, or a name that `kvloupe models` lists; hf:FOLDER: one that transformers runs")
+    evaluate.add_argument("--engine", choices=ENGINES, help="what runs it: kvloupe run (default), or transformers with kvloupe.sparse")
     evaluate.add_argument("--tasks", required=True, type=_words, metavar="LIST", help="names of tasks, groups or tags, or patterns such as niah_*")
     evaluate.add_argument("--include-path", action="append", default=[], metavar="FOLDER",
                           help="a folder of task files (.yaml) of your own; may be repeated")
     evaluate.add_argument("--method", action="append", metavar="SPEC",
-                          help="a method, such as quoka:budget_tokens=256; may be repeated (default: dense)")
+                          help="a method, such as quoka:budget_tokens=256; may be repeated. dense always runs beside, first unless it is named")
     evaluate.add_argument("--budgets", type=_numbers("--budgets", 1), metavar="LIST", help="each method at each of these budgets, as in 64,256,1024")
     evaluate.add_argument("--lengths", type=_numbers("--lengths", 128), metavar="LIST",
                           help="tokens of the texts of tasks that make them, as in 1k,2k,4k")
@@ -41,10 +44,17 @@ def add_commands(commands):
     evaluate.add_argument("--data", metavar="FOLDER",
                           help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
     evaluate.add_argument("--download", action="store_true", help="tasks may fetch what they need from the network")
-    evaluate.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="every N-th sample, from the I-th on; merge-results joins them")
+    evaluate.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="every N-th sample, from the I-th on; eval merge joins them")
+    evaluate.add_argument("--trace", type=_failing, metavar="failing[:N]",
+                          help="record samples that dense answers better than a method (the first N of them) to traces in RESULTS.h5.traces")
     evaluate.add_argument("--resume", action="store_true", help="go on with a run that was stopped, or add methods, tasks and samples to one")
     evaluate.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
     evaluate.set_defaults(run=run_eval)
+    merge = commands.add_parser("eval merge", help="join the results of shards, or of runs with other methods or tasks, by their samples")
+    merge.add_argument("parts", nargs="+", metavar="PART")
+    merge.add_argument("--force", action="store_true", help="replace an existing file")
+    merge.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
+    merge.set_defaults(run=run_merge)
     harness = commands.add_parser("lm_eval", prefix_chars="\0", add_help=False,
                                   help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package")
     harness.add_argument("rest", nargs="*", metavar="ARGUMENTS")  # Its options are its own: none of them is read here.
@@ -62,14 +72,13 @@ def add_commands(commands):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name,
                           help="the form of the table" + (" (default)" if name == "markdown" else ""))
     results.set_defaults(run=run_results, form="markdown")
-    merge = commands.add_parser("merge-results", help="join the results of shards, or of runs with other methods or tasks, by their samples")
-    merge.add_argument("parts", nargs="+", metavar="RESULTS.h5")
-    merge.add_argument("--force", action="store_true", help="replace an existing file")
-    merge.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
-    merge.set_defaults(run=run_merge)
 
 
 def run_eval(options):
+    try:
+        options.engine, options.model = engine_of(options.model, options.engine)
+    except KvloupeError as error:
+        arguments.Parser(prog="python -m kvloupe eval").error(str(error))
     _prepare(options.download)
     _command().run_eval(options)
 
@@ -146,6 +155,14 @@ def _numbers(option, least, most=None):
                                   f"write it as in {option} {'256,1k' if most is None else f'{least},{most}'}")
         return list(dict.fromkeys(found))
     return read
+
+
+def _failing(text):
+    """How many samples at most."""
+    word, colon, most = text.partition(":")
+    if word != "failing" or (colon and not (most.isascii() and most.isdecimal() and int(most) >= 1)):
+        raise arguments.wrong(f"--trace cannot take '{text}'", "it takes failing, or failing:N for the first N samples", "write it as in --trace failing:10")
+    return int(most) if colon else math.inf
 
 
 def _shard(text):

@@ -134,12 +134,12 @@ class KilledAndShared(unittest.TestCase):
         expected = without_times(evaluate(whole, *arguments))
         for at, part in enumerate(parts, 1):
             self.assertEqual(len(evaluate(part, *arguments, "--shard", f"{at}/2")), 5)
-        said = command("merge-results", *parts, parts[0], "-o", joined)
+        said = command("eval", "merge", *parts, parts[0], "-o", joined)
         self.assertIn("10 of 10 samples", said)
         self.assertEqual(without_times(read_results(joined)[1]), expected)
         other = fresh("other.h5")
         evaluate(other, *arguments, "--seed", 1)
-        self.assertIn("another --seed than", command("merge-results", parts[0], other, "-o", fresh("never.h5"), expect=1))
+        self.assertIn("another --seed than", command("eval", "merge", parts[0], other, "-o", fresh("never.h5"), expect=1))
 
 
 class Refused(unittest.TestCase):

@@ -24,7 +24,7 @@ from .support import scratch
 def record(method, doc, score, **others):
     sample = f"{doc} {others.get('length', 0)}"
     return {"id": f"{method} {sample}", "sample": sample, "task": "t", "method": method, "answer": "a|b", "expected": "50 %", "refused": "",
-            "metrics": {"acc,none": score}, "doc": doc, "length": -1, "seed": 42, "budget": -1, "prompt_tokens": 10, "direction": 1,
+            "trace": "", "metrics": {"acc,none": score}, "doc": doc, "length": -1, "seed": 42, "budget": -1, "prompt_tokens": 10, "direction": 1,
             "depth": math.nan, "kept": math.nan, "score": score, "prefill_s": 1.0, "decode_s": 2.0, **others}
 
 
@@ -41,7 +41,7 @@ def written(name, records, plan=None, run=None):
 def whole(path):
     """(samples, of how many, complete)"""
     with h5py.File(path) as file:
-        return len(file["samples/doc"]), file.attrs["total"], file.attrs["complete"]
+        return len(file["samples"]), file.attrs["total"], file.attrs["complete"]
 
 
 class Statistics(unittest.TestCase):
@@ -144,9 +144,9 @@ class Plans(unittest.TestCase):
         dense, quest = ([record(method, doc, 1) for doc in range(10)] for method in ("dense", "quest"))
         parts = [written("whole-dense.h5", dense), written("half-quest.h5", quest[:5], {("t", "quest", -1, None): 10})]
         joined = scratch("fifteen.h5")
-        self.assertIn("15 of 20 samples", command("merge-results", *parts, "-o", joined, "--force"))
+        self.assertIn("15 of 20 samples", command("eval", "merge", *parts, "-o", joined, "--force"))
         self.assertEqual(whole(joined), (15, 20, 0))
-        command("merge-results", joined, written("rest-quest.h5", quest[5:], {("t", "quest", -1, None): 10}), "-o", scratch("twenty.h5"), "--force")
+        command("eval", "merge", joined, written("rest-quest.h5", quest[5:], {("t", "quest", -1, None): 10}), "-o", scratch("twenty.h5"), "--force")
         self.assertEqual(whole(scratch("twenty.h5")), (20, 20, 1))
 
     def test_shards_are_one_whole(self):
@@ -208,15 +208,15 @@ class File(unittest.TestCase):
     def test_merging_joins_by_sample(self):
         first, second = both([(1, 0), (0, 0), (1, 1)])[:4], both([(1, 0), (0, 0), (1, 1)])[2:]
         joined = scratch("joined-tables.h5")
-        command("merge-results", written("a.h5", first), written("b.h5", second), "-o", joined, "--force")
+        command("eval", "merge", written("a.h5", first), written("b.h5", second), "-o", joined, "--force")
         self.assertEqual(sorted(entry["id"] for entry in read_results(joined)[1]), sorted(entry["id"] for entry in both([(1, 0), (0, 0), (1, 1)])))
-        self.assertIn("exists already", command("merge-results", joined, "-o", joined, expect=1))
+        self.assertIn("exists already", command("eval", "merge", joined, "-o", joined, expect=1))
 
 
     def test_what_differs_is_named(self):
         runs = {seed: {"model": "m", "options": {"seed": seed, "engine": "program"}, "versions": {"torch": str(seed)}} for seed in (1, 2)}
         parts = [written(f"options-{seed}.h5", both([(1, 0)]), run=run) for seed, run in runs.items()]
-        self.assertIn("another --seed, version of torch than", command("merge-results", *parts, "-o", scratch("never.h5"), expect=1))
+        self.assertIn("another --seed, version of torch than", command("eval", "merge", *parts, "-o", scratch("never.h5"), expect=1))
 
 
 if __name__ == "__main__":

@@ -18,12 +18,13 @@ from .model import KvloupeLM
 from .progress import Progress
 from .run_options import as_turns, file_of, generation, run_of
 from .scoring import answered, samples_of
+from .traces import record_failing
 
 
 def run_eval(options):
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     _check_output(options)
-    methods = with_budgets(options.method or ["dense"], options.budgets)
+    methods = with_budgets(options.method or [], options.budgets)
     gen_kwargs = generation(options.gen_kwargs)
     model = file_of(options.model)
     run = run_of(options, model)
@@ -44,7 +45,7 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     lm = _opened(options, model, methods[0])
     samples = _samples(options, lm, gen_kwargs)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
-    done = {record["id"]: record for record in [*before, *journal.records]}
+    done = {record["id"]: record for record in [*journal.records, *before]}  # A journal knows of no traces.
     progress, ids = Progress(len(mine) * len(methods)), set()
     try:
         for method in methods:
@@ -68,9 +69,12 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     lm.close()
     places = {method: at for at, method in enumerate(methods)}
     records = sorted(done.values(), key=lambda record: (record["task"], record["doc"], places.get(record["method"], -1)))
-    write_results(options.output, run, records, planned.joined([plan, _plan(samples, methods)], records))
+    whole = planned.joined([plan, _plan(samples, methods)], records)
+    write_results(options.output, run, records, whole)
     journal.remove()
     progress.end()
+    if options.trace:
+        record_failing(options, model, mine, methods, records, lambda: write_results(options.output, run, records, whole))
     return records, ids
 
 

@@ -3,9 +3,9 @@ from ..errors import KvloupeError
 
 
 def with_budgets(methods, budgets):
-    """Each method at each budget; a SPEC that says its own is refused then."""
+    """Each method at each budget; a SPEC that says its own is refused then. dense, beside which the others stand, is always one of them."""
     found = []
-    for method in methods:
+    for method in methods if "dense" in methods else ["dense", *methods]:
         if method == "dense" or not budgets:
             found.append(method)
         elif "budget_" in method:

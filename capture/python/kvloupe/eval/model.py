@@ -4,9 +4,8 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
 from ..errors import KvloupeError
+from ..eval_engine import ENGINES, engine_of
 from . import lent_tokenizer
-
-ENGINES = ("program", "transformers")
 
 
 @register_model("kvloupe")
@@ -14,13 +13,14 @@ class KvloupeLM(LM):
     """lm_eval --model kvloupe --model_args model=PATH,method=SPEC. In a SPEC commas are written as semicolons there."""
     lends_to_ruler = True
 
-    def __init__(self, model=None, method="dense", engine="program", chunk_size=128, device="cpu", compute="auto", threads=None,
+    def __init__(self, model=None, method="dense", engine=None, chunk_size=128, device="cpu", compute="auto", threads=None,
                  max_gen_toks=256, **others):
         super().__init__()
         if not model or others:
             raise KvloupeError("the model kvloupe cannot be made",
                                f"it has no argument {sorted(others)[0]}" if others else "its argument model is missing",
                                "give model=PATH, and method, engine, chunk_size, device, compute, threads or max_gen_toks")
+        engine, model = engine_of(str(model), engine)
         if engine not in ENGINES:
             raise KvloupeError(f"there is no engine {engine}", "a model is run by the program or by transformers",
                                "give engine=program or engine=transformers")

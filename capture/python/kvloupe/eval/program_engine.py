@@ -12,17 +12,21 @@ from .refused import RequestRefused
 OF_THE_REQUEST = (" tokens does not fit", "the request is not usable", "has no tokens of its own")
 
 
+def of_model(model, chunk_size, device, compute, threads):
+    """Options of the program that say which model is run, and how."""
+    compute = {"auto": "fp32", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(compute, compute)
+    return ["--model", model, "--chunk-size", str(chunk_size), "--device", device, "--compute", compute,
+            *(["--threads", str(threads)] if threads else [])]
+
+
 class ProgramEngine:
     name = "program"
 
     def __init__(self, model, method, *, chunk_size=128, device="cpu", compute="auto", threads=None):
         self.spec = method
-        arguments = [program(), "run", "--model", model, "--requests", "-", "--quiet", "--chunk-size", str(chunk_size), "--device", device,
-                     "--compute", "fp32" if compute == "auto" else {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(compute, compute)]
+        arguments = [program(), "run", *of_model(model, chunk_size, device, compute, threads), "--requests", "-", "--quiet"]
         if method != "dense":
             arguments += ["--closed-loop", method]
-        if threads:
-            arguments += ["--threads", str(threads)]
         self._said, self._asked = tempfile.TemporaryFile(), 0
         try:
             # It ends by itself when this process, which holds the other end of its input, is gone.
@@ -61,7 +65,7 @@ class ProgramEngine:
         except (OSError, ValueError):
             raise self._why_it_ended() from None
         if "error" in answer:
-            raise _in_parts(answer["error"], RequestRefused if any(words in answer["error"] for words in OF_THE_REQUEST) else KvloupeError)
+            raise in_parts(answer["error"], RequestRefused if any(words in answer["error"] for words in OF_THE_REQUEST) else KvloupeError)
         return answer
 
     def _why_it_ended(self):
@@ -73,10 +77,10 @@ class ProgramEngine:
         sentences = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if not sentences:
             return KvloupeError("kvloupe run failed", f"it ended with {code} and gave no reason", "report this with what you did")
-        what, why, what_to_do = _in_parts(sentences[-1]).parts
+        what, why, what_to_do = in_parts(sentences[-1]).parts
         return KvloupeError(f"{what} (kvloupe run ended with {code})", why, what_to_do)
 
 
-def _in_parts(sentence, kind=KvloupeError):
+def in_parts(sentence, kind=KvloupeError):
     parts = sentence.split("; ", 2)
     return kind(*parts) if len(parts) == 3 else kind("kvloupe run failed", sentence, "report this with what you did")

@@ -29,6 +29,11 @@ class Sample:
         return length_of(self.doc)
 
     @property
+    def digest(self):
+        """The same for all methods, and whatever else is run."""
+        return _hash(self.identity)[:32]
+
+    @property
     def depth(self):
         depth = self.doc.get("depth") if isinstance(self.doc, dict) else None
         return float(depth) if isinstance(depth, (int, float)) else math.nan
@@ -88,8 +93,8 @@ def length_of(doc):
 
 def answered(sample, lm):
     """The sample's record, without its id."""
-    record = {"sample": _hash(sample.identity)[:32], "task": sample.name, "doc": sample.number, "length": sample.length, "depth": sample.depth,
-              "refused": ""}
+    record = {"sample": sample.digest, "task": sample.name, "doc": sample.number, "length": sample.length, "depth": sample.depth,
+              "refused": "", "trace": ""}
     responses, said = [], []
     for request in sample.requests:
         try:
@@ -106,7 +111,7 @@ def answered(sample, lm):
     try:
         metrics, filtered, target = _scored(sample)
         score, direction = _main(metrics, sample)
-        record |= {"answer": _answer(sample, responses, filtered), "expected": _expected(sample, target)}
+        record |= {"answer": _answer(sample, responses, filtered), "expected": ", ".join(expected_texts(sample, target))}
     except Exception as error:
         raise _failed(f"sample {sample.number} of {sample.name} cannot be scored", error, "check the task") from None
     kept = [details["kept"] for details in said if details.get("kept") is not None]
@@ -157,10 +162,10 @@ def _answer(sample, responses, filtered):
     return ""
 
 
-def _expected(sample, target):
+def expected_texts(sample, target):
     if sample.task.OUTPUT_TYPE == "multiple_choice" and isinstance(target, int):
         choices = sample.task.doc_to_choice(sample.doc)
-        return str(choices[target]) if 0 <= target < len(choices) else ""
+        return [str(choices[target])] if 0 <= target < len(choices) else []
     if sample.task.OUTPUT_TYPE == "loglikelihood_rolling":
-        return ""
-    return ", ".join(map(str, target)) if isinstance(target, list) else str(target)
+        return []
+    return list(map(str, target)) if isinstance(target, list) else [str(target)]

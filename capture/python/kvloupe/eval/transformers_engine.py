@@ -6,9 +6,11 @@ import types
 import torch
 import transformers
 
-from .. import sparse
+from .. import estimate, record, sparse
 from ..errors import KvloupeError
-from ..record_folder import load, load_model
+from ..record_folder import load, load_model, run
+from ..text_spans import find_spans
+from ..token_text import TokenText
 from .refused import RequestRefused
 
 # Beside what the files of a model ask for: its most probable token is taken as it is.
@@ -78,6 +80,16 @@ class TransformersEngine:
             return self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) + prefix
         except Exception as error:  # A template is a program: it raises what it likes.
             raise KvloupeError("the chat template failed", " ".join(str(error).split()), "leave --apply-chat-template out") from None
+
+    def bytes_of_trace(self, text, special):
+        return estimate(self._model, self._ids(text, special).shape[1], chunk_size=self._chunk_size)["bytes"]
+
+    def record(self, path, text, named, special):
+        """A trace of what is read; named: {name of a span: its text}."""
+        ids, texts = self._ids(text, special), TokenText(self._tokenizer)
+        spans = find_spans(named, [texts.bytes_of(id) for id in ids[0].tolist()])
+        with torch.inference_mode(), record(self._model, path, tokenizer=self._tokenizer, chunk_size=self._chunk_size, spans=spans, force=True):
+            run(self._model, ids, self._chunk_size, 0, needs_logits=False)
 
     def close(self):
         self._model = None

@@ -1,4 +1,4 @@
-"""python -m kvloupe results and merge-results."""
+"""python -m kvloupe results and eval merge."""
 import os
 import sys
 
@@ -31,7 +31,7 @@ def run_results(options):
 
 
 def _listed(record):
-    return {**{name: record[name] for name in record if name not in NOT_LISTED}, "refused": record["refused"] or None}
+    return {name: record[name] for name in record if name not in NOT_LISTED} | {name: record[name] or None for name in ("refused", "trace")}
 
 
 def _print_grids(records, form, name):
@@ -68,9 +68,18 @@ def run_merge(options):
         runs.append(run)
         plans.append(plan)
         for record in records:
-            if record["id"] not in merged or merged[record["id"]]["refused"]:
-                merged[record["id"]] = record
+            other = merged.get(record["id"])
+            if other is None or other["refused"] or (record["trace"] and not other["trace"]):
+                merged[record["id"]] = {**record, "trace": _moved(record["trace"], path, options.output)}
     records = sorted(merged.values(), key=lambda record: (record["task"], record["doc"], table.order(record["method"])))
     whole = planned.joined(plans, records)
     write_results(options.output, runs[0], records, whole)
     print(f"{options.output}: {len(records):,} of {planned.total(whole):,} samples")
+
+
+def _moved(trace, before, now):
+    """A trace stays where it is; its path is relative to the results."""
+    if not trace:
+        return ""
+    folders = [os.path.dirname(os.path.abspath(path)) for path in (before, now)]
+    return os.path.relpath(os.path.join(folders[0], trace), folders[1])

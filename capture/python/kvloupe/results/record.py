@@ -1,16 +1,16 @@
 """What a sample's record holds, in the journal and in RESULTS.h5."""
 import math
 
-TEXTS = ("id", "sample", "task", "method", "answer", "expected", "refused", "metrics")
+TEXTS = ("id", "sample", "task", "method", "answer", "expected", "refused")  # beside `metrics`, a dictionary, and `trace`
 INTEGERS = ("doc", "length", "seed", "budget", "prompt_tokens", "direction")
 NUMBERS = ("depth", "kept", "score", "prefill_s", "decode_s")
 
 
 def check_record(record):
-    """Whether it is one: a dictionary with all members, of their types."""
-    if not isinstance(record, dict) or not isinstance(record.get("metrics"), dict):
+    """Whether it is one: a dictionary with all members, of their types. A journal's has no trace yet."""
+    if not isinstance(record, dict) or not isinstance(record.get("metrics"), dict) or not isinstance(record.get("trace", ""), str):
         return False
-    texts = all(isinstance(record.get(name), str) for name in TEXTS if name != "metrics")
+    texts = all(isinstance(record.get(name), str) for name in TEXTS)
     integers = all(_is_int64(record.get(name)) for name in INTEGERS)
     numbers = all(record.get(name) is None or isinstance(record[name], float) or _is_int64(record[name]) for name in NUMBERS)
     return texts and integers and numbers
@@ -20,9 +20,15 @@ def _is_int64(value):
     return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
+def seconds_of(record):
+    """Of prefill and decode together; NaN where neither is known."""
+    known = [record[name] for name in ("prefill_s", "decode_s") if not math.isnan(record[name])]
+    return sum(known) if known else math.nan
+
+
 def unknown_as_nan(record):
     """JSON has no NaN: null stands for it."""
-    return {**record, **{name: math.nan if record[name] is None else float(record[name]) for name in NUMBERS}}
+    return {"trace": "", **record, **{name: math.nan if record[name] is None else float(record[name]) for name in NUMBERS}}
 
 
 def nan_as_unknown(record):

@@ -7,13 +7,13 @@ import time
 import h5py
 import numpy as np
 
+from ..compound_rows import read_columns
 from ..errors import KvloupeError
-from ..stored import BROKEN, Defect, int_attribute, member, open_dataset, read, text_attribute
+from ..stored import BROKEN, Defect, int_attribute, open_dataset, read, text_attribute
 from ..version import __version__
-from . import planned
-from .record import INTEGERS, NUMBERS, TEXTS
+from . import planned, sample_rows
 
-FORMAT, SCHEMA = "kvloupe-results", "1.0"
+FORMAT, SCHEMA = "kvloupe-results", "2.0"
 MOST_SAMPLES = 1 << 24
 
 
@@ -47,13 +47,13 @@ def _write(path, run, records, plan):
                            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": int(len(records) == total), "total": total})
         _texts(file, "run", [json.dumps(run, sort_keys=True)])
         _texts(file, "planned", [planned.as_text(plan)])
-        samples = file.create_group("samples")
-        for name in TEXTS:
-            _texts(samples, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
-        for name in INTEGERS:
-            samples.create_dataset(name, data=np.array([record[name] for record in records], np.int64))
-        for name in NUMBERS:
-            samples.create_dataset(name, data=np.array([record[name] for record in records], np.float64))
+        file.create_dataset("samples", data=sample_rows.rows_of(records))
+        texts, numbers = file.create_group("texts"), file.create_group("numbers")
+        for name in sample_rows.TEXTS:
+            _texts(texts, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
+        for names, kind in ((sample_rows.INTEGERS, np.int64), (sample_rows.NUMBERS, np.float64)):
+            for name in names:
+                numbers.create_dataset(name, data=np.array([record[name] for record in records], kind))
         file.flush()
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
@@ -72,6 +72,8 @@ def read_results(path):
             if text_attribute(file, "format") != FORMAT:
                 raise Defect("it is no file of results")
             version = text_attribute(file, "schema_version") or ""
+            if version.split(".")[0] == "1":
+                raise KvloupeError(f"{path} cannot be read", f"it has schema {version[:20]}, which no package reads any more", "run the evaluation again")
             if version.split(".")[0] != SCHEMA.split(".")[0]:
                 raise Defect(f"it has schema {version[:20]}, and this package reads {SCHEMA}")
             run = _json(_texts_of(file, "run", 1)[0], "run")
@@ -90,21 +92,19 @@ def read_results(path):
 
 
 def _records(file):
-    if not isinstance(member(file, "samples"), h5py.Group):
-        raise Defect("it has no samples")
-    count = open_dataset(file, "samples/doc", "integer", 1).shape[0]
-    if count > MOST_SAMPLES:
-        raise Defect(f"it claims {count:,} samples")
-    columns = {}
-    for names, kind in ((INTEGERS, "integer"), (NUMBERS, "float")):
+    """Those of /samples, with what stands beside it."""
+    columns = read_columns(file, "samples", sample_rows.KINDS, MOST_SAMPLES)
+    count = len(columns["id"])
+    for names, kind in ((sample_rows.INTEGERS, "integer"), (sample_rows.NUMBERS, "float")):
         for name in names:
-            dataset = open_dataset(file, f"samples/{name}", kind, 1)
+            dataset = open_dataset(file, f"numbers/{name}", kind, 1)
             if dataset.shape[0] != count:
-                raise Defect(f"samples/{name} has {dataset.shape[0]:,} entries for {count:,} samples")
+                raise Defect(f"numbers/{name} has {dataset.shape[0]:,} entries for {count:,} samples")
             columns[name] = read(dataset).tolist()
-    for name in TEXTS:
-        columns[name] = _texts_of(file, f"samples/{name}", count)
-    columns["metrics"] = [_json(text, "samples/metrics") for text in columns["metrics"]]
+    for name in sample_rows.TEXTS:
+        columns[name] = _texts_of(file, f"texts/{name}", count)
+    columns["metrics"] = [_json(text, "texts/metrics") for text in columns["metrics"]]
+    del columns["seconds"]  # the sum of two others
     records = [dict(zip(columns, values)) for values in zip(*columns.values())]
     if len({record["id"] for record in records}) != count:
         raise Defect("a sample stands in it twice")

@@ -7,7 +7,7 @@ from ..printable import printable
 
 HEADS = {"samples": "samples", "score": "score", "low": "95 % from", "high": "to", "refused": "refused", "relative": "of dense",
          "difference": "difference", "better": "better", "worse": "worse", "p": "p", "kept": "kept", "prompt_tokens": "prompt",
-         "prefill_s": "prefill s", "decode_s": "decode s"}
+         "prefill_s": "prefill s", "decode_s": "decode s", "trace": "trace"}
 DIGITS = {"score": 3, "low": 3, "high": 3, "relative": 3, "difference": 3, "kept": 1, "prompt_tokens": 0, "prefill_s": 2, "decode_s": 2, "p": 4}
 LATEX = {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}",
          "^": r"\textasciicircum{}"}
