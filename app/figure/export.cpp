@@ -62,6 +62,10 @@ void open(state::Workspace& workspace, const std::string& trace, const std::stri
   workspace.traces.open(trace);
   wait_until_idle(workspace, interrupt_token());
   const state::TraceTab* tab = workspace.traces.active();
+  if (workspace.results.is_open())
+    throw input_error(fmt::format("{}{} cannot be shown", role, trace),
+                      "it holds results of an evaluation, and no trace",
+                      "use --view task_scores or --view needle_grid");
   if (tab == nullptr || tab->state != state::ResultState::Ready)
     throw input_error(fmt::format("{}{} cannot be shown", role, trace),
                       tab ? tab->error : "it was not opened", "see kvloupe validate");

@@ -16,6 +16,7 @@ using state::NeedleGridQuestion;
 using Grids = state::Result<NeedleGridQuestion>;
 using Grid = NeedleGridQuestion::Grid;
 
+constexpr const char* kView = "needle_grid";
 constexpr float kLeastMapWidth = 22, kLeastRow = 1.6F;  // em
 
 class NeedleGridPanel final : public ResultsPanel {
@@ -35,25 +36,25 @@ class NeedleGridPanel final : public ResultsPanel {
     widgets::color_scale_ui(context.palette, widgets::sequential_color, "0", "1", "mean score",
                             widgets::em(8));
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float samples = samples_height(context, room.y);
+    const float samples = samples_height(context, kView, room.y);
     maps_ui(context, result, {room.x, room.y - samples});
-    samples_ui(context);
+    samples_ui(context, kView);
   }
 
  private:
   // As many side by side as are wide enough to be read.
   static void maps_ui(DrawContext& context, const Grids& result, ImVec2 size) {
     const std::size_t count = result->grids.size();
-    const auto fit = static_cast<std::size_t>(
-        std::max(1.0F, size.x / widgets::em(kLeastMapWidth)));
-    const std::size_t across = std::min(fit, count), down = (count + across - 1) / across;
+    const auto fit = static_cast<std::size_t>(std::max(1.0F, size.x / widgets::em(kLeastMapWidth)));
+    const std::size_t down = (count + fit - 1) / fit;
+    const std::size_t across = (count + down - 1) / down;  // rows that are filled alike
     const float gap = widgets::em(1);
-    const float width = (size.x - gap * static_cast<float>(across - 1)) /
-                        static_cast<float>(across);
+    const float width =
+        (size.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
     const float name = ImGui::GetTextLineHeightWithSpacing();
     const auto lengths = static_cast<float>(result->lengths.size());
     const float least = name * 2 + lengths * widgets::em(kLeastRow);
-    const float most = name * 2 + lengths * widgets::em(4);
+    const float most = name * 2 + lengths * widgets::em(context.figure ? 6 : 4);
     const float height = std::clamp(size.y / static_cast<float>(down) - gap / 2, least, most);
     if (!context.figure) ImGui::BeginChild("maps", size);
     const ImVec2 at = ImGui::GetCursorPos();
@@ -75,10 +76,12 @@ class NeedleGridPanel final : public ResultsPanel {
       widgets::text_colored(context.palette.text, widgets::elided(name, size.x));
     }
     std::vector<std::string> lengths, depths;
-    for (const std::int64_t length : result->lengths) lengths.push_back(format_count(length));
-    for (const double depth : result->depths) depths.push_back(format_shortest(depth) + " %");
+    for (const std::int64_t length : result->lengths) lengths.push_back(state::length_text(length));
+    for (const double depth : result->depths)
+      depths.push_back(fmt::format("depth {} %", format_shortest(depth)));
     ScoreMap map;
     map.id = "map";
+    map.view = kView;
     map.rows = &lengths;
     map.columns = &depths;
     for (std::size_t r = 0; r < lengths.size(); ++r)
@@ -98,17 +101,16 @@ class NeedleGridPanel final : public ResultsPanel {
       cell.number = state::score_text(scores.mean);
       cell.beside = fmt::format("n {}", format_count(scores.scored));
     }
-    const std::string where =
-        fmt::format("{}, depth {} %", state::length_text(result->lengths[r]),
-                    format_shortest(result->depths[c]));
+    const std::string where = fmt::format("{}, depth {} %", state::length_text(result->lengths[r]),
+                                          format_shortest(result->depths[c]));
     cell.explained = fmt::format("{}\n{}\nmean score {:.3f} over {}", name, where, scores.mean,
                                  state::words_of_samples(scores.scored));
     if (!std::isnan(scores.low))
       cell.explained += fmt::format("\n95 %: {:.2f} to {:.2f}", scores.low, scores.high);
     if (scores.paired > 0)
-      cell.explained += fmt::format(
-          "\nwhere {} has {:.3f}", result.question.results->label_of(result.question.against),
-          scores.mean - scores.difference);
+      cell.explained += fmt::format("\nwhere {} has {:.3f}",
+                                    result.question.results->label_of(result.question.against),
+                                    scores.mean - scores.difference);
     cell.listed_as = name + ", " + where;
     return cell;
   }

@@ -18,19 +18,18 @@ namespace {
 using state::ReadResults;
 using trace::ResultSample;
 
-constexpr float kCellHeight = 3.2F, kLeastCell = 1.5F, kMostCellWidth = 16;  // em
+constexpr float kCellHeight = 4, kLeastCell = 1.5F, kMostCellWidth = 24;  // em
 constexpr std::size_t kMostListed = 500;
 
 // Names of rows, in the middle of their cells; a click compares with them.
-void row_name_ui(DrawContext& context, const ScoreMap& map, std::size_t row, ImVec2 at,
-                 ImVec2 size, const std::vector<std::string>* methods) {
+void row_name_ui(DrawContext& context, const ScoreMap& map, std::size_t row, ImVec2 at, ImVec2 size,
+                 const std::vector<std::string>* methods) {
   const widgets::Palette& p = context.palette;
   const bool strong = static_cast<int>(row) == map.strong_row;
   const widgets::FontScope font(strong ? widgets::Type::Strong : widgets::Type::Text);
   const std::string text = widgets::elided((*map.rows)[row], size.x - widgets::em(0.8F));
-  ImGui::GetWindowDrawList()->AddText(
-      {at.x, at.y + (size.y - ImGui::GetTextLineHeight()) / 2}, strong ? p.accent : p.text,
-      text.c_str());
+  ImGui::GetWindowDrawList()->AddText({at.x, at.y + (size.y - ImGui::GetTextLineHeight()) / 2},
+                                      strong ? p.accent : p.text, text.c_str());
   if (context.figure || methods == nullptr) return;
   ImGui::SetCursorScreenPos(at);
   ImGui::PushID(static_cast<int>(row));
@@ -38,9 +37,9 @@ void row_name_ui(DrawContext& context, const ScoreMap& map, std::size_t row, ImV
     context.workspace.results.sight.against = (*methods)[row];
   ImGui::PopID();
   if (ImGui::IsItemHovered())
-    widgets::tooltip({{printable((*methods)[row])},
-                      {strong ? "the others are compared with it" : "click: compare with it", 0,
-                       true}});
+    widgets::tooltip(
+        {{printable((*methods)[row])},
+         {strong ? "the others are compared with it" : "click: compare with it", 0, true}});
 }
 
 void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& cell, ImVec2 from,
@@ -48,10 +47,11 @@ void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& ce
   const widgets::Palette& p = context.palette;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const bool known = !std::isnan(cell.tone);
-  const ImU32 color = !known          ? p.raised
+  const ImU32 color = !known         ? p.raised
                       : map.diverges ? widgets::diverging_color(p, cell.tone)
                                      : widgets::sequential_color(p, cell.tone);
   draw->AddRectFilled(from, to, color, widgets::em(0.15F));
+  if (known) draw->AddRect(from, to, p.line, widgets::em(0.15F));
   const ImU32 ink = known ? widgets::ink_on(color) : p.muted;
   const float width = to.x - from.x, height = to.y - from.y;
   const auto centred = [&](const std::string& text, float y) {
@@ -72,6 +72,23 @@ void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& ce
   centred(cell.beside, y + widgets::em(1.3F));
 }
 
+bool lists(const state::ResultsSight& sight, const std::string& view) {
+  return !sight.listed.empty() && sight.listed_in == view;
+}
+
+// Those that can be looked into first, then the worst.
+std::vector<std::int32_t> by_interest(const ReadResults& results,
+                                      std::vector<std::int32_t> samples) {
+  const auto rank = [&](std::int32_t index) {
+    const ResultSample& sample = results.sample(index);
+    const double score = std::isnan(sample.score) ? -1e300 : sample.score;
+    return std::pair(sample.trace.empty(), sample.higher_is_better ? score : -score);
+  };
+  std::stable_sort(samples.begin(), samples.end(),
+                   [&](std::int32_t a, std::int32_t b) { return rank(a) < rank(b); });
+  return samples;
+}
+
 void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index, ImVec2 from,
                    ImVec2 to) {
   const ScoreMap::Cell& cell = map.cells[index];
@@ -81,12 +98,14 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   state::ResultsSight& sight = context.workspace.results.sight;
   if (ImGui::InvisibleButton("##cell", {to.x - from.x, to.y - from.y})) {
     sight.listed = cell.listed_as;
-    sight.of_listed = cell.scores->samples;
+    sight.listed_in = map.view;
+    sight.of_listed = by_interest(*context.workspace.results.ready(), cell.scores->samples);
   }
   ImGui::PopID();
-  const bool listed = sight.listed == cell.listed_as;
+  const bool listed = lists(sight, map.view) && sight.listed == cell.listed_as;
   if (ImGui::IsItemHovered() || listed)
-    ImGui::GetWindowDrawList()->AddRect(from, to, context.palette.text, widgets::em(0.15F), 0, 2.0F);
+    ImGui::GetWindowDrawList()->AddRect(from, to, context.palette.text, widgets::em(0.15F), 0,
+                                        2.0F);
   if (!ImGui::IsItemHovered()) return;
   state::Pointed pointed;
   pointed.words = cell.number;
@@ -164,9 +183,9 @@ void results_head_ui(DrawContext& context, const std::string& title, const std::
 float score_map_height(const DrawContext& context, std::size_t rows, float room) {
   const float head = ImGui::GetTextLineHeightWithSpacing();
   const auto count = static_cast<float>(rows);
-  const float wanted = head + count * widgets::em(kCellHeight);
-  if (context.figure) return std::min(wanted * 1.4F, std::max(room, head + count * widgets::em(kLeastCell)));
-  return std::clamp(wanted, head + count * widgets::em(kLeastCell), std::max(room, head + count * widgets::em(kLeastCell)));
+  const float least = head + count * widgets::em(kLeastCell);
+  const float wanted = head + count * widgets::em(kCellHeight) * (context.figure ? 1.4F : 1);
+  return std::clamp(wanted, least, std::max(room, least));
 }
 
 void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
@@ -178,8 +197,9 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
   label = std::min(label, size.x * 0.35F);
   const float head = ImGui::GetTextLineHeightWithSpacing();
   const float gap = widgets::em(0.15F);
-  const float width = std::min(widgets::em(kMostCellWidth),
-                               (size.x - label) / static_cast<float>(std::max<std::size_t>(columns, 1)));
+  const float width =
+      std::min(widgets::em(kMostCellWidth),
+               (size.x - label) / static_cast<float>(std::max<std::size_t>(columns, 1)));
   const float height = (size.y - head) / static_cast<float>(std::max<std::size_t>(rows, 1));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImGui::PushID(map.id);
@@ -203,20 +223,20 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
   }
   ImGui::PopID();
   ImGui::SetCursorScreenPos(at);
-  ImGui::Dummy({label + width * static_cast<float>(columns),
-                head + height * static_cast<float>(rows)});
+  ImGui::Dummy(
+      {label + width * static_cast<float>(columns), head + height * static_cast<float>(rows)});
 }
 
-float samples_height(const DrawContext& context, float room) {
+float samples_height(const DrawContext& context, const char* view, float room) {
   const state::ResultsSight& sight = context.workspace.results.sight;
-  if (context.figure || sight.listed.empty()) return 0;
+  if (context.figure || !lists(sight, view)) return 0;
   const auto lines = static_cast<float>(sight.of_listed.size()) + 3.5F;
   return std::min(lines * ImGui::GetTextLineHeightWithSpacing(), room * 0.5F);
 }
 
-void samples_ui(DrawContext& context) {
+void samples_ui(DrawContext& context, const char* view) {
   state::OpenResults& open = context.workspace.results;
-  if (context.figure || open.sight.listed.empty()) return;
+  if (context.figure || !lists(open.sight, view)) return;
   const ReadResults& results = *open.ready();
   heading_ui(context, "Samples", open.sight.listed);
   ImGui::SameLine(0, widgets::em(1));
@@ -244,9 +264,10 @@ void samples_ui(DrawContext& context) {
     if (sample.trace.empty()) {
       widgets::text_colored(context.palette.faint, "none");
       if (ImGui::IsItemHovered())
-        widgets::tooltip("No trace of this sample was recorded. Run the evaluation again with "
-                         "--resume --trace failing: that records the samples that a method fails "
-                         "and dense answers.");
+        widgets::tooltip(
+            "No trace of this sample was recorded. Run the evaluation again with "
+            "--resume --trace failing: that records the samples that a method fails "
+            "and dense answers.");
     } else if (ImGui::SmallButton("Why?")) {
       open_sample(context, results, sample);
     } else if (ImGui::IsItemHovered()) {

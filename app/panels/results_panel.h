@@ -18,20 +18,20 @@ class ResultsPanel : public Panel {
 };
 
 // The file, its model and how many samples it has.
-void results_head_ui(DrawContext& context, const std::string& title,
-                     const std::string& measured);
+void results_head_ui(DrawContext& context, const std::string& title, const std::string& measured);
 
 // A map of scores: names at its left and above it, in each cell a number and what is known of it.
 struct ScoreMap {
   struct Cell {
     const analysis::ScoreCell* scores = nullptr;
-    double tone = 0;          // of the colour: 0 to 1; NaN: it has none
-    std::string number;       // "0.83"
-    std::string beside;       // "0.61 to 0.94"; where there is room
-    std::string explained;    // tooltip
-    std::string listed_as;    // of its samples: "quoka  256, kvloupe_niah"
+    double tone = 0;        // of the colour: 0 to 1; NaN: it has none
+    std::string number;     // "0.83"
+    std::string beside;     // "0.61 to 0.94"; where there is room
+    std::string explained;  // tooltip
+    std::string listed_as;  // of its samples: "quoka  256, kvloupe_niah"
   };
   const char* id = "";
+  const char* view = "";
   const std::vector<std::string>* rows = nullptr;
   const std::vector<std::string>* columns = nullptr;
   std::vector<Cell> cells;  // by row, then column
@@ -47,8 +47,8 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
 
 // The samples of the cell that was clicked, as a table; nothing where none was, and in figures. A click on a
 // sample opens its trace.
-void samples_ui(DrawContext& context);
+void samples_ui(DrawContext& context, const char* view);
 // The height that samples_ui() takes of this room.
-float samples_height(const DrawContext& context, float room);
+float samples_height(const DrawContext& context, const char* view, float room);
 
 }  // namespace kvloupe::panels

@@ -24,29 +24,41 @@ class TaskScoresPanel final : public ResultsPanel {
     const Scores result = shown_.ask(context.workspace, question);
     option_ui(context, kView, "across", "a column for each", widgets::em(7));
     option_beside_ui(context, kView, "value", "colours", widgets::em(10));
-    results_head_ui(context, "Task scores", "mean score, below it the 95 % interval (Wilson)");
+    results_head_ui(context, "Task scores", measured(context, question));
     if (!scores_ready_ui(context, result)) return;
     headline_ui(context, result->finding);
     scale_ui(context, question);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float samples = samples_height(context, room.y);
-    const float height =
-        score_map_height(context, result->scores.rows.size(), room.y - samples);
+    const float samples = samples_height(context, kView, room.y);
+    const float height = score_map_height(context, result->scores.rows.size(), room.y - samples);
     const bool by_method = question.across != "budget";
     score_map_ui(context, map_of(context, result), {room.x, height},
                  by_method ? &result->scores.rows : nullptr);
     ImGui::Dummy({0, widgets::grid(0.5F)});
-    samples_ui(context);
+    samples_ui(context, kView);
   }
 
  private:
   static bool scores_ready_ui(DrawContext& context, const Scores& result) {
     if (!ready_ui(context, result, "Averaging the samples")) return false;
     if (!result->scores.cells.empty()) return true;
-    widgets::empty_ui(context.palette,
-                      fmt::format("No sample has a {}: choose another column.",
-                                  result.question.across));
+    widgets::empty_ui(context.palette, fmt::format("No sample has a {}: choose another column.",
+                                                   result.question.across));
     return false;
+  }
+
+  // What the two lines of a cell say.
+  static std::string measured(DrawContext& context, const TaskScoresQuestion& question) {
+    const std::string& value = context.workspace.option(kView, "value");
+    const std::string other =
+        question.results ? question.results->label_of(question.against) : std::string();
+    if (value == "difference")
+      return fmt::format(
+          "mean score less that of {}, below it the samples that are better and worse", other);
+    if (value == "relative")
+      return fmt::format("mean score by that of {}, below it the 95 % interval of the score",
+                         other);
+    return "mean score, below it the 95 % interval (Wilson)";
   }
 
   static void scale_ui(DrawContext& context, const TaskScoresQuestion& question) {
@@ -81,12 +93,12 @@ class TaskScoresPanel final : public ResultsPanel {
     const std::string& value = context.workspace.option(kView, "value");
     const TaskScoresQuestion::Answer& answer = *result;
     ScoreMap map;
-    map.id = kView;
+    map.id = map.view = kView;
     map.rows = &answer.row_labels;
     map.columns = &answer.column_labels;
     map.diverges = value == "difference";
-    const auto strong = std::find(answer.scores.rows.begin(), answer.scores.rows.end(),
-                                  result.question.against);
+    const auto strong =
+        std::find(answer.scores.rows.begin(), answer.scores.rows.end(), result.question.against);
     if (strong != answer.scores.rows.end())
       map.strong_row = static_cast<int>(strong - answer.scores.rows.begin());
     for (std::size_t r = 0; r < answer.scores.rows.size(); ++r)
@@ -111,7 +123,7 @@ class TaskScoresPanel final : public ResultsPanel {
       cell.tone = (scores.difference + 1) / 2;
       cell.number = state::difference_text(scores.difference);
       cell.beside = scores.paired == 0 ? ""
-                                       : fmt::format("+{} \u2212{} of {}", scores.better,
+                                       : fmt::format("{} better, {} worse of {}", scores.better,
                                                      scores.worse, scores.paired);
     } else if (value == "relative") {
       cell.tone = std::min(1.0, scores.relative);
@@ -119,8 +131,7 @@ class TaskScoresPanel final : public ResultsPanel {
     }
     if (scores.samples.empty()) cell.number = cell.beside = "";
     cell.explained = explained(result, r, c);
-    cell.listed_as =
-        fmt::format("{}, {}", result->row_labels[r], result->column_labels[c]);
+    cell.listed_as = fmt::format("{}, {}", result->row_labels[r], result->column_labels[c]);
     return cell;
   }
 

@@ -99,11 +99,11 @@ std::vector<Perspective> make_perspectives() {
        "What did it answer?",
        "Which questions of an evaluation each method answers, and which needles it finds",
        RailIcon::Marks,
-       0.4F,
+       0.44F,
        0.36F,
        0.36F,
        false,
-       {{"task_scores", Spot::Large}, {"needle_grid", Spot::Large}},
+       {{"task_scores", Spot::Large}, {"needle_grid", Spot::Beside, Spot::Large}},
        true},
   };
 }

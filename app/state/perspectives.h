@@ -43,7 +43,8 @@ struct Perspective {
   // The large view has the whole width; what lies below and beside below shares the room under it.
   bool wide = false;
   std::vector<PlacedView> views;  // the first of each spot is in front
-  bool of_results = false;  // there while results of an evaluation are open, with a trace or without
+  bool of_results =
+      false;  // there while results of an evaluation are open, with a trace or without
 
   const PlacedView* find(const std::string& view) const;
 };

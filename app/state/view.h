@@ -56,9 +56,9 @@ struct ViewInfo {
   // "key".
   std::vector<std::string> coordinates = {};
   std::vector<ViewOption> options = {};
-  int num_methods = 1;       // of A and B that one figure can show: 0, 1 or 2
-  bool shows_both = false;   // the window shows A and B at once
-  bool over_chunks = false;  // its numbers follow the scope of numbers (number_scope.h)
+  int num_methods = 1;         // of A and B that one figure can show: 0, 1 or 2
+  bool shows_both = false;     // the window shows A and B at once
+  bool over_chunks = false;    // its numbers follow the scope of numbers (number_scope.h)
   bool shows_results = false;  // of an evaluation (open_results.h), and no trace
   float paper_height =
       0.75F;  // of a figure on paper, below title and chips; of its width, at least

@@ -44,8 +44,7 @@ const std::string& Workspace::option(const std::string& view, const std::string&
   fail_check("an option that the view declares", __FILE__, __LINE__);
 }
 
-void Workspace::choose(const std::string& view, const std::string& name,
-                       const std::string& value) {
+void Workspace::choose(const std::string& view, const std::string& name, const std::string& value) {
   const ViewInfo* info = find_view(view);
   if (info != nullptr && info->shows_results)
     results.sight.options[view + "." + name] = value;

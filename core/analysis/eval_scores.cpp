@@ -11,8 +11,8 @@
 namespace kvloupe::analysis {
 namespace {
 
-using trace::ResultSample;
 using trace::Results;
+using trace::ResultSample;
 
 constexpr double kZ = 1.959963984540054;  // of 95 %
 

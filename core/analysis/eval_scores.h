@@ -25,11 +25,12 @@ bool reads_before(const std::string& a, const std::string& b);
 struct ScoreCell {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  std::vector<std::int32_t> samples;         // indices into Results::samples
-  std::int64_t scored = 0, refused = 0;      // those with a score; those not answered
-  double mean = kUnknown;                    // of the scores
-  double low = kUnknown, high = kUnknown;    // of the mean; unknown where a score is outside of 0 to 1
-  double kept = kUnknown;                    // keys that a row kept, mean
+  std::vector<std::int32_t> samples;     // indices into Results::samples
+  std::int64_t scored = 0, refused = 0;  // those with a score; those not answered
+  double mean = kUnknown;                // of the scores
+  double low = kUnknown,
+         high = kUnknown;  // of the mean; unknown where a score is outside of 0 to 1
+  double kept = kUnknown;  // keys that a row kept, mean
   // Beside the method `against`, on the samples of which both have a score.
   std::int64_t paired = 0, better = 0, worse = 0;
   double relative = kUnknown;    // mean by its mean

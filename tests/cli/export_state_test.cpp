@@ -48,15 +48,16 @@ ViewState plain(const std::string& view = "kv_map") {
 // Nothing of it is as by default.
 ViewState full(const std::string& view) {
   ViewState what = plain(view);
-  what.place = state::parse_goto("layer=1,q_head=2,chunk=3,query=40,window=8,key=5-9");
-  what.methods = {"quest:budget_tokens=64,page_size=8", "run:0"};
-  what.shown = state::Slot::B;
-  what.device = "sim";
-  what.chunk_size = 50;
   what.picture.theme = state::ThemeKind::Dark;
   what.picture.width = 1200;
   what.picture.height = 675;
   what.picture.scale = 1.5;
+  what.methods = {"quest:budget_tokens=64,page_size=8", "run:0"};
+  if (state::view_named(view).shows_results) return what;  // it has no place, and no device
+  what.place = state::parse_goto("layer=1,q_head=2,chunk=3,query=40,window=8,key=5-9");
+  what.shown = state::Slot::B;
+  what.device = "sim";
+  what.chunk_size = 50;
   return what;
 }
 

@@ -161,7 +161,14 @@ std::vector<Picture> pictures() {
       {"method_diff", "method_diff", kQuestion, {kRecorded, kOther}, {}, kFlat},
       {"latency", "latency", kQuestion, {kRecorded}},
       {"decode_drift", "decode_drift", "", {}, {}, kWide},
-      {"trace_info", "trace_info", "", {}}};
+      {"trace_info", "trace_info", "", {}},
+      {"task_scores", "task_scores", "", {}},
+      {"task_scores_difference",
+       "task_scores",
+       "",
+       {},
+       {{"task_scores.across", "depth"}, {"task_scores.value", "difference"}}},
+      {"needle_grid", "needle_grid", "", {}, {}, kWide}};
   for (const char* name : {"attention_map", "kv_map", "layer_head_overview", "selected_vs_true",
                            "token_strip", "query_geometry", "heavy_tail"}) {
     Picture dark = *std::find_if(all.begin(), all.end(),
@@ -175,7 +182,8 @@ std::vector<Picture> pictures() {
 
 ExportRequest request_of(const Picture& picture) {
   ExportRequest request;
-  request.what.trace = trace_file();
+  const bool results = state::view_named(picture.view).shows_results;
+  request.what.trace = results ? test::results_file() : trace_file();
   request.what.view = picture.view;
   request.what.methods = picture.methods;
   request.what.place = state::parse_goto(picture.go_to);
@@ -189,7 +197,7 @@ ExportRequest request_of(const Picture& picture) {
 
 void show(state::Workspace& workspace, const ExportRequest& request) {
   workspace.traces.open(trace_file());
-  test::settle(workspace);
+  test::open_results(workspace);
   state::show(workspace, request.what);
   const std::string& view = request.what.view;
   if (view == "latency")

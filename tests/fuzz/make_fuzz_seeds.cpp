@@ -69,6 +69,11 @@ void make_sidecar(const fs::path& folder) {
                 fs::copy_options::overwrite_existing);
 }
 
+void make_results(const fs::path& folder) {
+  fs::copy_file(fs::path(KVLOUPE_TEST_DATA_DIR) / "results/needles.h5",
+                seed(folder, "results", "needles"), fs::copy_options::overwrite_existing);
+}
+
 void make_basis(const fs::path& folder) {
   trace::Basis basis;
   basis.model_name = "tiny";
@@ -193,8 +198,8 @@ int main(int argc, char** argv) {
   using namespace kvloupe::fuzz;
   try {
     const std::filesystem::path folder = argv[1];
-    for (const auto make : {make_traces, make_sidecar, make_basis, make_gates, make_patterns,
-                            make_model, make_tokenizers, make_specs, make_texts})
+    for (const auto make : {make_traces, make_sidecar, make_basis, make_results, make_gates,
+                            make_patterns, make_model, make_tokenizers, make_specs, make_texts})
       make(folder);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

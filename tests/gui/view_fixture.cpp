@@ -35,7 +35,7 @@ const std::string& ViewTest::broken_trace_file() {
 
 void ViewTest::open(const std::string& path) {
   workspace.traces.open(path);
-  settle(workspace);
+  open_results(workspace);
   ASSERT_TRUE(workspace.has_trace()) << path;
 }
 

@@ -203,6 +203,7 @@ TEST_F(WindowLayouts, DocksFollowTheSizeOfTheWindow) {
     frames(12);
   };
   for (const state::Perspective& one : state::perspectives()) {
+    if (one.of_results) continue;  // there while they are open
     SCOPED_TRACE(one.id);
     resize(1560, 860);
     workspace().cursor.set_perspective(one.id);

@@ -1,5 +1,6 @@
 // All views in a window of 1000 x 700: whatever has no room scrolls, and is not squeezed or cut.
 #include "tests/gui/window_fixture.h"
+#include "tests/gui/workspace_steps.h"
 
 #include <gtest/gtest.h>
 #include <imgui_internal.h>
@@ -53,6 +54,7 @@ class WindowSmall : public test::WindowTest {
 
 TEST_F(WindowSmall, NoPlotIsLowerThan120Pixels) {
   open_alone(trace());
+  test::open_results(workspace());
   ASSERT_FLOAT_EQ(app->gui().scale(), 1);
   std::size_t checked = 0;
   for (const state::ViewInfo& view : state::views()) {
@@ -100,6 +102,7 @@ TEST_F(WindowSmall, CellsOfManyLayersStayLarge) {
 // Parts lie inside their panel, or it scrolls; a child that is cut has a scroll bar, too.
 TEST_F(WindowSmall, WhatIsTallerThanItsPanelScrolls) {
   open_alone(trace());
+  test::open_results(workspace());
   for (const state::ViewInfo& view : state::views()) {
     explorer().panels().show(view.id);
     settle();

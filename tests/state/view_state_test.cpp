@@ -29,13 +29,17 @@ class ViewState : public test::WorkspaceTest {
     auto other = std::make_unique<state::Workspace>();
     other->traces.open(what.trace);
     test::settle(*other);
-    EXPECT_TRUE(other->has_trace());
+    EXPECT_TRUE(other->has_trace() || other->results.ready());
     state::show(*other, what);
     return other;
   }
   void expect_round_trip(const state::ViewInfo& view) {
     const state::ViewState what = state::describe(workspace, view);
     const auto other = shown(what);
+    if (view.shows_results) {
+      EXPECT_TRUE(state::describe(*other, view) == what) << view.id;
+      return;
+    }
     EXPECT_EQ(state::goto_text(other->place()), state::goto_text(place())) << view.id;
     EXPECT_EQ(other->place().device, place().device) << view.id;
     if (view.shows_both) {
@@ -65,6 +69,7 @@ TEST_F(ViewState, ADeviceAndTheFormOfPicturesSurvive) {
 
 TEST_F(ViewState, OfEveryViewWithEveryOptionLeadsBack) {
   open();
+  test::open_results(workspace);
   for (const char* where : {"layer=0,q_head=0,chunk=0", "layer=2,q_head=7,chunk=5,key=40-52",
                             "layer=1,q_head=4,chunk=4,query=520,window=16,key=3"}) {
     workspace.cursor.go_to(state::parse_goto(where));
@@ -78,7 +83,7 @@ TEST_F(ViewState, OfEveryViewWithEveryOptionLeadsBack) {
   for (const state::ViewInfo& view : state::views())
     for (const state::ViewOption& option : view.options)
       for (const std::string& choice : option.choices) {
-        workspace.cursor.set_option(view.id + "." + option.name, choice);
+        workspace.choose(view.id, option.name, choice);
         EXPECT_EQ(workspace.option(view.id, option.name), choice);
         expect_round_trip(view);
       }
@@ -96,6 +101,7 @@ std::vector<std::vector<std::string>> without_times(const state::Table& of_view)
 // Not the words alone: what they lead to has the numbers that stood on screen.
 TEST_F(ViewState, LeadsToTheSameNumbers) {
   open();
+  test::open_results(workspace);
   workspace.cursor.go_to(state::parse_goto("layer=2,q_head=7,chunk=5,key=40-52"));
   workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=64");
   workspace.cursor.set_run(Slot::B, 2);

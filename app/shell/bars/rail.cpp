@@ -72,8 +72,7 @@ void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
       }
       draw->AddLine({c.x - r, c.y - 0.25F * r}, {c.x - 0.4F * r, c.y + 0.25F * r}, ink, line);
       draw->AddLine({c.x - r, c.y + 0.25F * r}, {c.x - 0.4F * r, c.y - 0.25F * r}, ink, line);
-      for (const float y : {-0.65F, 0.0F, 0.65F})
-        cell(0, y - 0.11F, 1, 0.22F, 1);
+      for (const float y : {-0.65F, 0.0F, 0.65F}) cell(0, y - 0.11F, 1, 0.22F, 1);
       break;
   }
 }

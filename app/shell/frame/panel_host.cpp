@@ -113,9 +113,9 @@ void PanelHost::follow_selection() {
 const Perspective& PanelHost::now() const {
   const bool results = workspace_.results.is_open();
   if (!workspace_.has_trace() && results) return state::results_perspective();
-  const Perspective& chosen =
-      workspace_.has_trace() ? state::perspective_or_first(workspace_.selection().perspective)
-                             : *shown_;
+  const Perspective& chosen = workspace_.has_trace()
+                                  ? state::perspective_or_first(workspace_.selection().perspective)
+                                  : *shown_;
   return chosen.of_results && !results ? state::perspectives().front() : chosen;
 }
 

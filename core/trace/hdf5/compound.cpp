@@ -48,8 +48,7 @@ std::vector<std::string> read_member_texts(const Dataset& dataset, const char* m
   const std::size_t size = variable ? kRawReferenceBytes : H5Tget_size(stored.get());
   if (size == 0 || size > kMaxFixedText)
     throw Defect(fmt::format("{} has a {} of more than 64 KiB", dataset.path(), member));
-  const Handle type =
-      alone(dataset, member, variable ? raw_reference_type() : stored.get(), size);
+  const Handle type = alone(dataset, member, variable ? raw_reference_type() : stored.get(), size);
   LoadBudget::require(size * count, dataset.path().c_str());
   std::vector<std::uint8_t> raw(size * count);
   if (count > 0) dataset.read(type.get(), {0}, {count}, raw.data());

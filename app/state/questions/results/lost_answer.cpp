@@ -39,8 +39,8 @@ void follow_lost_answer(Workspace& workspace) {
   const TraceTab* active = workspace.traces.active();
   if (active == nullptr || active->path != following) return following.clear();
   if (!workspace.has_trace()) return;
-  const SpanLossNow now = span_loss_now(
-      workspace, span_loss_question(workspace, workspace.method(Slot::A)), false);
+  const SpanLossNow now =
+      span_loss_now(workspace, span_loss_question(workspace, workspace.method(Slot::A)), false);
   const bool hopeless = !now.error.empty() || !now.question.span;
   if (!hopeless && (!now.doing.empty() || now.loss == nullptr || !now.loss->has_causes)) return;
   following.clear();

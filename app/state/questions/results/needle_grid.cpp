@@ -46,10 +46,9 @@ Array array(Workspace& workspace) {
   std::vector<double> means;
   for (const Grid& grid : result->grids)
     for (const ScoreCell& cell : grid.scores.cells) means.push_back(cell.mean);
-  return array_of("<f8",
-                  {std::ssize(result->grids), std::ssize(result->lengths),
-                   std::ssize(result->depths)},
-                  means);
+  return array_of(
+      "<f8", {std::ssize(result->grids), std::ssize(result->lengths), std::ssize(result->depths)},
+      means);
 }
 
 std::string problem(Workspace& workspace) {
@@ -101,11 +100,10 @@ std::string finding_of(const NeedleGridQuestion& question, const Answer& answer)
                                   question.results->label_of(question.against))
                     : "All needles are found.";
   const ScoreCell& cell = worst->scores.cells[at];
-  std::string text =
-      fmt::format("{} misses most at {}, depth {} %: it scores {}",
-                  name_of(question, answer, *worst),
-                  length_text(answer.lengths[at / answer.depths.size()]),
-                  format_shortest(answer.depths[at % answer.depths.size()]), score_text(cell.mean));
+  std::string text = fmt::format(
+      "{} misses most at {}, depth {} %: it scores {}", name_of(question, answer, *worst),
+      length_text(answer.lengths[at / answer.depths.size()]),
+      format_shortest(answer.depths[at % answer.depths.size()]), score_text(cell.mean));
   if (cell.paired > 0)
     text += fmt::format(" where {} scores {}", question.results->label_of(question.against),
                         score_text(cell.mean - cell.difference));
@@ -147,8 +145,7 @@ Answer NeedleGridQuestion::work(Steps& /*steps*/) const {
         const bool here = sample.task == task && sample.method == method && has_needle(sample);
         return here ? std::to_string(sample.length) : std::string();
       };
-      const auto found =
-          analysis::score_table(results->file, length_of, depth_of, against, {});
+      const auto found = analysis::score_table(results->file, length_of, depth_of, against, {});
       if (!found.rows.empty())
         answer.grids.push_back({task, method, all_cells(found, length_names, depth_names)});
     }

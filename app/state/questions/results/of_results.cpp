@@ -40,9 +40,7 @@ std::string p_text(double p) {
   return p < 0.1 ? fmt::format("p {:.3f}", p) : fmt::format("p {:.2f}", p);
 }
 
-std::string length_text(std::int64_t length) {
-  return format_count(length) + " tokens";
-}
+std::string length_text(std::int64_t length) { return format_count(length) + " tokens"; }
 
 void add_score_columns(Table& table) {
   for (const char* column : {"samples", "score", "low", "high", "refused", "kept", "of_against",

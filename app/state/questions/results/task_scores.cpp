@@ -43,8 +43,8 @@ Array array(Workspace& workspace) {
   if (!result) return {};
   std::vector<double> means;
   for (const ScoreCell& cell : result->scores.cells) means.push_back(cell.mean);
-  return array_of("<f8",
-                  {std::ssize(result->scores.rows), std::ssize(result->scores.columns)}, means);
+  return array_of("<f8", {std::ssize(result->scores.rows), std::ssize(result->scores.columns)},
+                  means);
 }
 
 // The same SPEC without its budget: what a row of all budgets is called.
@@ -111,11 +111,14 @@ std::string finding_of(const TaskScoresQuestion& question, const Answer& answer)
     return paired > 0 ? fmt::format("No method does worse than {} on any sample.", other) : "";
   }
   const std::string p = p_text(worst->p);
-  return fmt::format("{} falls furthest below {} at {}: {} where it has {} ({}{}).",
+  return fmt::format("{} falls furthest below {} {} {}: {} where it has {} ({}{}).",
                      answer.row_labels[at / scores.columns.size()], other,
-                     answer.column_labels[at % scores.columns.size()],
-                     score_text(worst->mean), score_text(worst->mean - worst->difference),
-                     words_of_samples(worst->paired), p.empty() ? "" : ", " + p);
+                     question.across == "task"    ? "in"
+                     : question.across == "depth" ? "at depth"
+                                                  : "at",
+                     answer.column_labels[at % scores.columns.size()], score_text(worst->mean),
+                     score_text(worst->mean - worst->difference), words_of_samples(worst->paired),
+                     p.empty() ? "" : ", " + p);
 }
 
 std::string problem(Workspace& workspace) {

@@ -44,7 +44,8 @@ def _write(path, run, records, plan):
     total = planned.total(plan)
     with h5py.File(path, "w") as file:
         file.attrs.update({"format": FORMAT, "schema_version": SCHEMA, "producer": f"kvloupe-python {__version__}",
-                           "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": int(len(records) == total), "total": total})
+                           "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": int(len(records) == total), "total": total,
+                           "model": str(run.get("model", ""))})
         _texts(file, "run", [json.dumps(run, sort_keys=True)])
         _texts(file, "planned", [planned.as_text(plan)])
         file.create_dataset("samples", data=sample_rows.rows_of(records))

@@ -1,0 +1,114 @@
+// From a cell of results that failed to the head that lost the answer, by mouse: the cell, the sample, and there.
+#include "app/state/questions/results/lost_answer.h"
+#include "app/state/questions/why_lost/span_loss.h"
+#include "tests/gui/window_fixture.h"
+#include "tests/gui/workspace_steps.h"
+
+#include <gmock/gmock.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace kvloupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WindowResults : public test::WindowTest {
+ protected:
+  // The results, with the trace of the sample that has one: the question is asked at its end, and the needle is the
+  // answer. snapkv, which reads the last queries alone, is not recorded in it.
+  static const std::string& results() {
+    static const std::string path = [] {
+      const fs::path trace = test::write_gui_trace("lost.h5");
+      const fs::path folder = trace.parent_path() / "results";
+      fs::create_directories(folder / "needles.traces");
+      fs::copy_file(trace, folder / "needles.traces/lost.h5",
+                    fs::copy_options::overwrite_existing);
+      fs::copy_file(test::results_file(), folder / "needles.h5",
+                    fs::copy_options::overwrite_existing);
+      return (folder / "needles.h5").string();
+    }();
+    return path;
+  }
+  static void click(const std::string& view, const std::string& item) {
+    drive("click", [&](ImGuiTestContext* ctx) { ctx->ItemClick(in(view, item).c_str()); });
+    settle();
+  }
+};
+
+TEST_F(WindowResults, OpenWithoutATrace) {
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  ASSERT_NE(workspace().results.ready(), nullptr);
+  EXPECT_FALSE(workspace().has_trace());
+  EXPECT_TRUE(explorer().panels().now().of_results);
+  EXPECT_TRUE(explorer().panels().visible("task_scores"));
+  EXPECT_TRUE(explorer().panels().visible("needle_grid"));
+  save_picture("results.png");
+}
+
+TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  // snapkv, the last of four rows; kvloupe_niah, the second of two columns.
+  click("task_scores", "task_scores/$$7/##cell");
+  EXPECT_EQ(workspace().results.sight.listed, "snapkv  64, kvloupe_niah");
+  EXPECT_EQ(workspace().results.sight.of_listed.size(), 24U);
+  save_picture("samples.png");
+  click("task_scores", "**/Why?");
+  ASSERT_TRUE(workspace().has_trace());
+  EXPECT_EQ(place().trace->name, "lost.h5");
+  EXPECT_EQ(explorer().panels().now().id, "lost");
+  EXPECT_EQ(workspace().method().text.rfind("snapkv", 0), 0U) << workspace().method().text;
+  frames(4);
+  settle();
+  EXPECT_TRUE(workspace().results.sight.following.empty());
+  const auto now = state::span_loss_now(
+      workspace(), state::span_loss_question(workspace(), workspace().method()), false);
+  ASSERT_NE(now.loss, nullptr);
+  double most = 0, here = 0;
+  for (const replay::SpanHead& head : now.loss->heads) {
+    most = std::max(most, head.lost_mass);
+    if (state::is_head_of(place(), *now.loss, head)) here = head.lost_mass;
+  }
+  EXPECT_GT(most, 0);
+  EXPECT_EQ(here, most);
+  save_picture("why.png");
+  // And back, to the list that is still there.
+  explorer().run_command("go.results");
+  settle();
+  EXPECT_TRUE(explorer().panels().visible("task_scores"));
+  EXPECT_FALSE(workspace().results.sight.listed.empty());
+}
+
+TEST_F(WindowResults, OthersAreComparedWithTheRowThatIsClicked) {
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  click("task_scores", "task_scores/$$1/##row");
+  EXPECT_EQ(workspace().results.against(), "quoka:budget_tokens=64");
+  explorer().run_command("results.close");
+  settle();
+  EXPECT_FALSE(workspace().results.is_open());
+}
+
+TEST_F(WindowResults, AFileThatIsGoneIsSaidOnce) {
+  close_all();
+  const std::string copy = results() + ".copy.h5";
+  fs::copy_file(results(), copy, fs::copy_options::overwrite_existing);
+  workspace().traces.open(copy);
+  settle();
+  fs::remove(copy);
+  explorer().run_command("results.reload");
+  settle();
+  EXPECT_NE(workspace().results.ready(), nullptr);  // what was read stays
+  workspace().results.close();
+  settle();
+}
+
+}  // namespace
+}  // namespace kvloupe

@@ -1,0 +1,108 @@
+// Results of an evaluation as the window has them: what is compared, what is said first, and the way to a sample's trace.
+#include "app/state/questions/results/lost_answer.h"
+#include "app/state/questions/results/needle_grid.h"
+#include "app/state/questions/results/task_scores.h"
+#include "app/state/view_list.h"
+#include "core/base/error.h"
+#include "tests/gui/workspace_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace kvloupe::state {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ResultsState : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    test::open_results(workspace);
+    ASSERT_NE(workspace.results.ready(), nullptr) << workspace.results.error();
+  }
+  std::string finding() {
+    return test::answer(workspace, task_scores_question(workspace))->finding;
+  }
+
+  Workspace workspace;
+};
+
+TEST_F(ResultsState, DenseIsWhatOthersAreComparedWith) {
+  EXPECT_THAT(workspace.results.shown(),
+              ElementsAre("dense", "quoka:budget_tokens=64", "quoka:budget_tokens=256",
+                          "snapkv:budget_tokens=64"));
+  EXPECT_EQ(workspace.results.against(), "dense");
+  EXPECT_EQ(workspace.results.ready()->label_of("quoka:budget_tokens=64"), "quoka  64");
+}
+
+TEST_F(ResultsState, TheWorstCellIsSaidFirst) {
+  EXPECT_EQ(finding(),
+            "snapkv  64 falls furthest below dense in kvloupe_niah: 0.33 where it has 0.96 (24 "
+            "samples, p below 0.001).");
+  workspace.choose("task_scores", "across", "depth");
+  EXPECT_EQ(finding(),
+            "snapkv  64 falls furthest below dense at depth 0 %: 0 where it has 1 (8 samples, p "
+            "0.008).");
+  workspace.results.show_methods({"dense", "quoka:budget_tokens=256"});
+  workspace.choose("task_scores", "across", "length");
+  EXPECT_THAT(finding(), HasSubstr("quoka  256 falls furthest below dense at 512 tokens"));
+}
+
+TEST_F(ResultsState, MethodsAreNamedAsSpecsAre) {
+  workspace.results.show_methods({"snapkv:window=32,budget_tokens=64", "dense"});
+  EXPECT_THAT(workspace.results.shown(), ElementsAre("snapkv:budget_tokens=64", "dense"));
+  EXPECT_EQ(workspace.results.against(), "snapkv:budget_tokens=64");
+  EXPECT_EQ(finding(), "No method does worse than snapkv  64 on any sample.");
+  EXPECT_THROW(workspace.results.show_methods({"h2o"}), Error);
+}
+
+TEST_F(ResultsState, BudgetsAreColumnsOfOneMethod) {
+  workspace.choose("task_scores", "across", "budget");
+  const auto answer = test::answer(workspace, task_scores_question(workspace));
+  EXPECT_THAT(answer->row_labels, ElementsAre("dense", "quoka", "snapkv"));
+  EXPECT_THAT(answer->column_labels, ElementsAre("64 keys", "256 keys", "all keys"));
+}
+
+TEST_F(ResultsState, NeedlesHaveAGridForEachMethod) {
+  const auto answer = test::answer(workspace, needle_grid_question(workspace));
+  EXPECT_THAT(answer->lengths, ElementsAre(512, 1024));
+  EXPECT_THAT(answer->depths, ElementsAre(0, 50, 100));
+  ASSERT_EQ(answer->grids.size(), 4U);
+  EXPECT_EQ(answer->grids[1].scores.at(1, 1).mean, 0);
+  EXPECT_EQ(answer->grids[0].scores.at(1, 1).mean, 0.75);
+  EXPECT_THAT(answer->finding, HasSubstr("misses most at 512 tokens, depth"));
+}
+
+TEST_F(ResultsState, ATraceLiesWithItsResults) {
+  const ReadResults& results = *workspace.results.ready();
+  trace::ResultSample sample;
+  EXPECT_EQ(trace_of(results, sample), "");
+  const std::filesystem::path folder = std::filesystem::path(test::results_file()).parent_path();
+  sample.trace = "needles.traces/lost.h5";
+  EXPECT_EQ(trace_of(results, sample), (folder / "needles.traces/lost.h5").string());
+  for (const char* elsewhere : {"/etc/passwd", "../secret.h5", "a/../../secret.h5"}) {
+    sample.trace = elsewhere;
+    EXPECT_EQ(trace_of(results, sample), "") << elsewhere;
+  }
+}
+
+TEST(Results, AFileIsOpenedAsWhatItIs) {
+  Workspace workspace;
+  workspace.traces.open(test::results_file());
+  test::settle(workspace);
+  EXPECT_TRUE(workspace.traces.tabs().empty());
+  EXPECT_NE(workspace.results.ready(), nullptr);
+  workspace.results.open("/nonexistent.h5");
+  test::settle(workspace);
+  EXPECT_THAT(workspace.results.error(), HasSubstr("there is no such file"));
+  workspace.results.close();
+  EXPECT_FALSE(workspace.results.is_open());
+  EXPECT_EQ(problem_of(workspace.ask(task_scores_question(workspace))),
+            "Open results of an evaluation");
+}
+
+}  // namespace
+}  // namespace kvloupe::state
