@@ -73,7 +73,7 @@ def read_results(path):
                 raise Defect("it is no file of results")
             version = text_attribute(file, "schema_version") or ""
             if version.split(".")[0] == "1":
-                raise KvloupeError(f"{path} cannot be read", f"it has schema {version[:20]}, which no package reads any more", "run the evaluation again")
+                raise KvloupeError(f"{path} cannot be read", f"it has schema {version[:20]}, which is not read any more", "run the evaluation again")
             if version.split(".")[0] != SCHEMA.split(".")[0]:
                 raise Defect(f"it has schema {version[:20]}, and this package reads {SCHEMA}")
             run = _json(_texts_of(file, "run", 1)[0], "run")
