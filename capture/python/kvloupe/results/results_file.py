@@ -9,6 +9,7 @@ import numpy as np
 
 from ..compound_rows import read_columns
 from ..errors import KvloupeError
+from ..heap_texts import check_collections
 from ..stored import BROKEN, Defect, int_attribute, open_dataset, read, text_attribute
 from ..version import __version__
 from . import planned, sample_rows
@@ -68,6 +69,7 @@ def _texts(group, name, texts):
 def read_results(path):
     """(run, records, plan)"""
     try:
+        check_collections(path)
         with h5py.File(path, "r", locking=False) as file:
             if text_attribute(file, "format") != FORMAT:
                 raise Defect("it is no file of results")
