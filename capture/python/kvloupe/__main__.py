@@ -1,4 +1,4 @@
-"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART... | eval ... | eval merge PART... | results ..."""
+"""python -m kvloupe record MODEL_FOLDER ... | select T.h5 FILE.py:FUNCTION ... | import ... | merge PART... | eval ... | results ..."""
 import json
 import os
 import sys

@@ -161,7 +161,8 @@ def _failing(text):
     """How many samples at most."""
     word, colon, most = text.partition(":")
     if word != "failing" or (colon and not (most.isascii() and most.isdecimal() and int(most) >= 1)):
-        raise arguments.wrong(f"--trace cannot take '{text}'", "it takes failing, or failing:N for the first N samples", "write it as in --trace failing:10")
+        raise arguments.wrong(f"--trace cannot take '{text}'", "it takes failing, or failing:N for the first N samples",
+                              "write it as in --trace failing:10")
     return int(most) if colon else math.inf
 
 

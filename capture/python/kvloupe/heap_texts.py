@@ -1,4 +1,5 @@
 """Texts of variable length, read from HDF5's global heap with bounds checks of our own: a library follows references unchecked."""
+import mmap
 import os
 
 import numpy as np
@@ -9,6 +10,9 @@ from .stored import BYTES_PER_STORED_BYTE, FREE_BYTES, MOST_TEXT, Defect
 REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 HEADER = 16  # bytes of a collection's header, and of an object's
 MOST_OF_COLLECTION = 64 << 20
+
+
+SIGNATURE = b"GCOL\1"
 
 
 class RawFile:
@@ -56,7 +60,7 @@ class HeapTexts:
     def _collection(self, address):
         header = self._raw.read(address, HEADER)
         size = int.from_bytes(header[8:], "little")
-        if header[:5] != b"GCOL\1" or not HEADER <= size <= MOST_OF_COLLECTION:
+        if header[:5] != SIGNATURE or not HEADER <= size <= MOST_OF_COLLECTION:
             raise Defect("a text of it is not in the file")
         return memoryview(self._raw.read(address, size))
 
@@ -72,3 +76,18 @@ def _objects(collection):
         objects.setdefault(index, collection[at : at + size])
         at += (size + 7) // 8 * 8
     return objects
+
+
+def check_collections(path):
+    """To be called before the library opens the file: over a collection whose free space is said to have no bytes it never ends."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        left, begin = len(content) // 8, content.find(SIGNATURE)  # Headers that do not overlap are fewer.
+        while begin >= 0:
+            end, at = begin + int.from_bytes(content[begin + 8 : begin + 16], "little"), begin + HEADER
+            while at + HEADER <= min(end, len(content)):
+                index, size = int.from_bytes(content[at : at + 2], "little"), int.from_bytes(content[at + 8 : at + 16], "little")
+                left -= 1
+                if left < 0 or (index == 0 and size == 0):
+                    raise Defect("its texts overlap or have no end")
+                at += HEADER + (size + 7) // 8 * 8 if index else size
+            begin = content.find(SIGNATURE, begin + 1)

@@ -10,7 +10,7 @@ import h5py
 
 from kvloupe.errors import KvloupeError
 from kvloupe.eval import command as eval_command
-from kvloupe.eval import data_folder
+from kvloupe.eval import KvloupeLM, data_folder
 from kvloupe.eval.program_engine import ProgramEngine
 from kvloupe.eval.run_options import generation, run_of
 from kvloupe.eval.scoring import samples_of
@@ -116,6 +116,34 @@ class TooLong(unittest.TestCase):
         evaluate(path, "--tasks", "tiny_text", "--gen-kwargs", "max_gen_toks=600", "--limit", 1, expect=1)
         with mock.patch("kvloupe.eval.model.KvloupeLM.answer", side_effect=AssertionError):
             evaluate(path, "--tasks", "tiny_text", "--gen-kwargs", "max_gen_toks=600", "--limit", 1, "--resume", expect=1)
+
+
+class Beside(unittest.TestCase):
+    def test_dense_always_runs(self):
+        path = fresh("beside.h5")
+        records = evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--method", "keydiff", "--budgets", "8,12")
+        self.assertEqual([record["method"] for record in records], ["dense", "keydiff:budget_tokens=8", "keydiff:budget_tokens=12"])
+        records = evaluate(path, "--tasks", "tiny_text", "--limit", 2, "--method", SPEC, "--method", "dense", "--resume")
+        self.assertEqual([(record["doc"], record["method"]) for record in records if record["method"] in ("dense", SPEC)],
+                         [(0, SPEC), (0, "dense"), (1, SPEC), (1, "dense")])
+
+    def test_a_folder_that_transformers_runs(self):
+        path, folder = fresh("hf.h5"), f"hf:{MODEL}"
+        records = evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--model", folder)
+        run = read_results(path)[0]
+        self.assertEqual((run["model"], run["options"]["engine"], "torch" in run["versions"]), ("llama", "transformers", True))
+        with mock.patch("kvloupe.eval.model.KvloupeLM.answer", side_effect=AssertionError):
+            self.assertEqual(len(evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--engine", "transformers", "--resume")), len(records))
+        said = evaluate(path, "--tasks", "tiny_text", "--model", folder, "--engine", "program", expect=2)
+        self.assertIn(f"{folder} cannot be run by the program; ", said)
+        self.assertEqual(said.count("; "), 2)
+        self.assertEqual(KvloupeLM(model=folder).engine.name, "transformers")
+        with self.assertRaisesRegex(KvloupeError, "cannot be run by the program"):
+            KvloupeLM(model=folder, engine="program")
+
+    def test_merging_has_one_name(self):
+        self.assertIn("invalid choice: 'merge-results'", command("merge-results", "a.h5", "-o", "b.h5", expect=2))
+        self.assertIn("-o", command("eval", "merge", "a.h5", expect=2))
 
 
 class AtOnce(unittest.TestCase):

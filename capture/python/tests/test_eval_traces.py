@@ -3,6 +3,7 @@ import collections
 import json
 import math
 import os
+import pathlib
 import types
 import unittest
 from unittest import mock
@@ -64,6 +65,10 @@ def by_doc(records):
     for record in records:
         found[record["doc"]][record["method"]] = record
     return found
+
+
+def bytes_in(folder):
+    return {entry.name: entry.read_bytes() for entry in pathlib.Path(folder).iterdir()}
 
 
 def all_fail(samples, methods, _):
@@ -167,7 +172,7 @@ class Asked(unittest.TestCase):
         path = fresh("added-run.h5")
         words = ["--tasks", told(), "--trace", "failing", "--method"]
         before = evaluate(path, *words, SPEC)
-        content = {entry.name: open(entry.path, "rb").read() for entry in os.scandir(f"{path}.traces")}
+        content = bytes_in(f"{path}.traces")
         after = evaluate(path, *words, OTHER, "--resume")
         traces = {record["id"]: record["trace"] for record in after}
         for record in before:
@@ -177,7 +182,7 @@ class Asked(unittest.TestCase):
         for of_method in both:
             with trace_of(path, of_method[OTHER]) as trace:
                 self.assertEqual(ids_of_methods(trace), ["quoka", "streaming_llm"])
-        self.assertEqual({name: open(f"{path}.traces/{name}", "rb").read() for name in content}, content)
+        self.assertEqual({name: value for name, value in bytes_in(f"{path}.traces").items() if name in content}, content)
 
     def test_chat_templates(self):
         path = fresh("chat-trace.h5")

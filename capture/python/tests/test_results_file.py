@@ -197,6 +197,19 @@ class Hostile(unittest.TestCase):
                 path.write_bytes(content[: address + at] + struct.pack("<Q", value) + content[address + at + 8 :])
                 self.assertTrue(refusal(path))
 
+    def test_a_collection_without_end(self):
+        """The library looks for the next of its objects for ever."""
+        path = good("endless.h5")
+        content = bytearray(path.read_bytes())
+        begin = at = content.index(b"GCOL\1")
+        at += 16
+        while content[at : at + 2] != b"\0\0":
+            at += 16 + (int.from_bytes(content[at + 8 : at + 16], "little") + 7) // 8 * 8
+        self.assertLess(at, begin + 4096)
+        content[at + 8 : at + 16] = bytes(8)
+        path.write_bytes(content)
+        self.assertIn("have no end", refusal(path))
+
     def test_many_rows_of_one_long_text(self):
         """A small file that would be read as gigabytes."""
         path, count = scratch("bomb.h5"), 20_000

@@ -6,6 +6,7 @@ import subprocess
 
 from ..errors import KvloupeError
 from ..installed import program
+from ..own_file import die_with_parent
 from .program_engine import in_parts, of_model
 
 
@@ -43,7 +44,8 @@ def add_run(path, method, device):
 
 def _said_by(*arguments, given=""):
     try:
-        done = subprocess.run([program(), *arguments, "--quiet"], input=given.encode(), capture_output=True, check=False)
+        done = subprocess.run([program(), *arguments, "--quiet"], input=given.encode(), capture_output=True, check=False,
+                              preexec_fn=die_with_parent)
     except (OSError, ValueError) as error:
         raise KvloupeError(f"kvloupe {arguments[0]} cannot be started", str(error), "name the program's file in KVLOUPE_PROGRAM") from None
     if done.returncode:

@@ -18,7 +18,7 @@ def record_failing(options, model, samples, methods, records, write):
     found = failing(samples, methods, by_sample)
     chosen = found[: min(options.trace, len(found))]
     wanted = [each for sample, worse in chosen if (each := _Wanted(sample, worse, by_sample[sample.digest], options.output)).missing]
-    print(f"{len(found):,} samples are answered better by dense than by a method; {len(chosen) - len(wanted):,} of {len(chosen):,} traces are there",
+    print(f"samples that dense answers better than a method: {len(found):,}; traces there already: {len(chosen) - len(wanted):,} of {len(chosen):,}",
           file=sys.stderr)
     if not wanted:
         return

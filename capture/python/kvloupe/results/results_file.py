@@ -9,6 +9,7 @@ import numpy as np
 
 from ..compound_rows import read_columns
 from ..errors import KvloupeError
+from ..heap_texts import check_collections
 from ..stored import BROKEN, Defect, int_attribute, open_dataset, read, text_attribute
 from ..version import __version__
 from . import planned, sample_rows
@@ -69,12 +70,13 @@ def _texts(group, name, texts):
 def read_results(path):
     """(run, records, plan)"""
     try:
+        check_collections(path)
         with h5py.File(path, "r", locking=False) as file:
             if text_attribute(file, "format") != FORMAT:
                 raise Defect("it is no file of results")
             version = text_attribute(file, "schema_version") or ""
             if version.split(".")[0] == "1":
-                raise KvloupeError(f"{path} cannot be read", f"it has schema {version[:20]}, which no package reads any more", "run the evaluation again")
+                raise KvloupeError(f"{path} cannot be read", f"it has schema {version[:20]}, which is not read any more", "run the evaluation again")
             if version.split(".")[0] != SCHEMA.split(".")[0]:
                 raise Defect(f"it has schema {version[:20]}, and this package reads {SCHEMA}")
             run = _json(_texts_of(file, "run", 1)[0], "run")
