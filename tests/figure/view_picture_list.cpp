@@ -5,6 +5,7 @@
 #include "app/state/questions/how_it_ran/trace_info.h"
 #include "app/state/questions/how_it_works/block_metrics.h"
 #include "app/state/questions/how_much/latency.h"
+#include "app/state/view_list.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
 
