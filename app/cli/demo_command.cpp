@@ -82,18 +82,21 @@ void write_views(const fs::path& trace, const char* why) {
   log::info("{}: writing every view of the demonstration to {}", why,
             (folder / "<view>.png").string());
   Words failed;
+  int written = 0;
   for (const state::ViewInfo& view : state::views()) {
+    if (view.shows_results) continue;  // the demonstration is one text
     const fs::path picture = folder / (view.id + ".png");
     fs::remove(picture);
     if (shell::run_self_here(
             {"export", trace.string(), "--view", view.id, "--png", picture.string()}) != 0)
       failed.push_back(view.id);
+    ++written;
   }
   if (!failed.empty())
     throw input_error(fmt::format("{} views were not written", failed.size()),
                       fmt::format("{}; their messages are above", fmt::join(failed, " ")),
                       "export one alone to look closer");
-  log::info("wrote {} views to {}", state::views().size(), folder.string());
+  log::info("wrote {} views to {}", written, folder.string());
 }
 
 bool has_display() {

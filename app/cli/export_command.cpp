@@ -141,7 +141,7 @@ void add_state_options(Command& command, Arguments& given) {
 Command export_command(const GlobalOptions& global) {
   Command command("export", "write what a view shows, without a display");
   const auto given = std::make_shared<Arguments>();
-  command.option("trace", &given->trace, "trace file").required();
+  command.option("trace", &given->trace, "trace, or results of an evaluation").required();
   add_state_options(command, *given);
   command.option("--png", &given->png, "picture to write, or - for standard output");
   command.option("--svg", &given->svg,

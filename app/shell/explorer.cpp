@@ -330,9 +330,9 @@ void Explorer::menu_ui() {
     if (!ImGui::BeginMenu(menu)) continue;
     commands_ui(menu);
     if (menu == std::string("File")) {
-      if (ImGui::BeginMenu("Export", workspace_.has_trace())) {
+      if (ImGui::BeginMenu("Export", workspace_.has_trace() || workspace_.results.ready())) {
         for (const state::ViewInfo& view : state::views())
-          if (ImGui::BeginMenu(view.title.c_str())) {
+          if (ImGui::BeginMenu(view.title.c_str(), workspace_.has_what_is_shown_by(view))) {
             panels_.context_menu(view);
             ImGui::EndMenu();
           }

@@ -26,6 +26,10 @@ std::unique_ptr<Workspace> Workspace::apart() const {
   return other;
 }
 
+bool Workspace::has_what_is_shown_by(const ViewInfo& view) const {
+  return view.shows_results ? results.ready() != nullptr : has_trace();
+}
+
 std::vector<MethodChoice> Workspace::more_methods(bool and_tried) const {
   std::vector<MethodChoice> methods = selection().more;
   if (const TraceTab* tab = traces.ready(); and_tried && tab != nullptr)

@@ -10,8 +10,8 @@
 namespace kvloupe::analysis {
 namespace {
 
-using trace::ResultSample;
 using trace::Results;
+using trace::ResultSample;
 
 // Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), Table I,
 // method 3 (score, without continuity correction).
@@ -38,8 +38,8 @@ TEST(EvalScores, SignTestCountsCoinTosses) {
 }
 
 TEST(EvalScores, NumbersInTextsAreOrderedBySize) {
-  std::vector<std::string> texts{"quoka 1024", "quoka 64", "h2o", "12.5", "100", "quoka 064", "50",
-                                 "quoka", "0"};
+  std::vector<std::string> texts{"quoka 1024", "quoka 64", "h2o",   "12.5", "100",
+                                 "quoka 064",  "50",       "quoka", "0"};
   std::mt19937 random(7);
   for (int round = 0; round < 20; ++round) {
     std::shuffle(texts.begin(), texts.end(), random);

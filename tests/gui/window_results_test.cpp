@@ -24,8 +24,7 @@ class WindowResults : public test::WindowTest {
       const fs::path trace = test::write_gui_trace("lost.h5");
       const fs::path folder = trace.parent_path() / "results";
       fs::create_directories(folder / "needles.traces");
-      fs::copy_file(trace, folder / "needles.traces/lost.h5",
-                    fs::copy_options::overwrite_existing);
+      fs::copy_file(trace, folder / "needles.traces/lost.h5", fs::copy_options::overwrite_existing);
       fs::copy_file(test::results_file(), folder / "needles.h5",
                     fs::copy_options::overwrite_existing);
       return (folder / "needles.h5").string();

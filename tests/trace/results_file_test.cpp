@@ -1,6 +1,6 @@
 // Results that the Python package wrote (tests/tools/make_results.py), read whole or refused.
-#include "core/base/error.h"
 #include "core/trace/results/results_file.h"
+#include "core/base/error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/trace/hdf5_edits.h"
 
@@ -17,8 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kFile =
-    std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../data/results/needles.h5";
+const std::string kFile = std::string(KVLOUPE_TEST_SOURCE_DIR) + "/../data/results/needles.h5";
 
 TEST(ResultsFile, IsReadWhole) {
   ASSERT_TRUE(is_results_file(kFile));
@@ -56,8 +55,7 @@ class DamagedResults : public ::testing::Test {
     std::filesystem::copy_file(kFile, path, std::filesystem::copy_options::overwrite_existing);
     {
       const h5::Lock lock;
-      const h5::Handle file =
-          h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open");
+      const h5::Handle file = h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open");
       damage(file.get());
     }
     try {
@@ -85,15 +83,12 @@ TEST_F(DamagedResults, AreRefusedByASentence) {
   for (const char* path : {"/samples", "/texts/answer", "/texts/sample_offsets", "/texts/trace",
                            "/numbers/doc", "/numbers/direction", "/numbers/kept"})
     EXPECT_THAT(without(path), HasSubstr("name a file that python -m kvloupe eval wrote")) << path;
-  EXPECT_THAT(with_mark("schema_version", "3.0"),
-              HasSubstr("its schema version is 3.0"));
-  EXPECT_THAT(with_mark("format", "other"),
-              HasSubstr("it does not carry the mark"));
+  EXPECT_THAT(with_mark("schema_version", "3.0"), HasSubstr("its schema version is 3.0"));
+  EXPECT_THAT(with_mark("format", "other"), HasSubstr("it does not carry the mark"));
   for (const char* path : {"/numbers/doc", "/texts/answer", "/texts/answer_offsets"})
-    EXPECT_NE(refusal([&](hid_t file) {
-                testing::claim(file, path, H5T_STD_I64LE, {hsize_t{1} << 40});
-              }),
-              "")
+    EXPECT_NE(
+        refusal([&](hid_t file) { testing::claim(file, path, H5T_STD_I64LE, {hsize_t{1} << 40}); }),
+        "")
         << path;
   EXPECT_NE(refusal([](hid_t file) {
               testing::claim(file, "/samples", H5T_STD_I64LE, {hsize_t{1} << 40});

@@ -210,10 +210,12 @@ void Explorer::add_view_commands() {
           [this] { layouts_.import_from(settings_.last_folder); });
   Adder(commands_, "View")("layout.reset", "Reset the layout of this workspace", {},
                            [this] { panels_.reset_layout(); });
-  const Adder hidden(commands_, "", [this] { return workspace_.has_trace(); });
   for (const state::ViewInfo& view : state::views()) {
-    hidden(fmt::format("figure.{}", view.id), fmt::format("Figure of {}\u2026", view.title), {},
-           [this, &view] { figure_sheet_.open(view); });
+    const Adder hidden(commands_, "",
+                       [this, &view] { return workspace_.has_what_is_shown_by(view); });
+    if (!view.shows_results)
+      hidden(fmt::format("figure.{}", view.id), fmt::format("Figure of {}\u2026", view.title), {},
+             [this, &view] { figure_sheet_.open(view); });
     for (const state::Format format : view.formats())
       hidden(fmt::format("export.{}.{}", view.id, state::name_of(format)),
              fmt::format("Export {} as {}\u2026", view.title, state::name_of(format)), {},

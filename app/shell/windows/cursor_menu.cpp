@@ -100,7 +100,7 @@ void CursorMenu::keys_ui(const state::Pointed& pointed) {
     go_to(pointed, false, "");
   if (!ImGui::BeginMenu("Open beside")) return;
   for (const state::ViewInfo& view : state::views())
-    if (view.id != pointed.view && ImGui::MenuItem(view.title.c_str())) {
+    if (!view.shows_results && view.id != pointed.view && ImGui::MenuItem(view.title.c_str())) {
       go_to(pointed, true, "");
       panels_.open_here(view.id, pointed.view);
     }
