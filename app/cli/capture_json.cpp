@@ -4,15 +4,12 @@
 #include "app/cli/speed_json.h"
 #include "capture/engine.h"
 #include "core/base/error.h"
-#include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/trace/fields/stored_parts.h"
-#include "core/trace/fields/trace_names.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <vector>
 
 namespace kvloupe::cli {
 namespace {

@@ -10,7 +10,6 @@
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
-#include "core/base/units.h"
 #include "core/base/whole_file.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"

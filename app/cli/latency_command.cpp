@@ -12,7 +12,6 @@
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/device/device_work.h"
-#include "core/device/threads.h"
 #include "core/engine/engine.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"

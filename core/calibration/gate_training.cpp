@@ -18,8 +18,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <set>
-#include <utility>
 
 namespace kvloupe::calibration {
 namespace {

@@ -14,9 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
-#include <utility>
 #include <vector>
 
 namespace kvloupe::calibration {
