@@ -13,8 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
-#include <filesystem>
-#include <memory>
 
 #include <sys/wait.h>
 

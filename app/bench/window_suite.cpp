@@ -6,7 +6,6 @@
 #include "capture/run/capture.h"
 #include "core/base/error.h"
 #include "core/base/memory_account.h"
-#include "core/base/units.h"
 #include "core/measure/timing.h"
 
 #include <fmt/format.h>
@@ -15,7 +14,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <utility>
 
 namespace kvloupe::bench {

@@ -33,19 +33,15 @@ struct BenchArguments {
   bool json = false;
 };
 
-ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
 ordered_json json_of(const bench::Row& row) {
   const bool timed = row.value && row.time.samples > 0;
   const auto time = [&](double ms) { return timed ? ordered_json(ms) : ordered_json(nullptr); };
   ordered_json json = {{"id", row.id},
-                       {"value", number_or_null(row.value)},
+                       {"value", or_null(row.value)},
                        {"unit", row.unit},
-                       {"threshold", number_or_null(row.threshold)},
+                       {"threshold", or_null(row.threshold)},
                        {"goal", bench::name_of(row.goal)},
-                       {"holds", row.holds() ? ordered_json(*row.holds()) : ordered_json(nullptr)},
+                       {"holds", or_null(row.holds())},
                        {"median_ms", time(row.time.median_ms)},
                        {"q25_ms", time(row.time.q25_ms)},
                        {"q75_ms", time(row.time.q75_ms)}};

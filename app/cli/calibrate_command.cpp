@@ -9,8 +9,6 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 

@@ -4,15 +4,13 @@
 #include "app/cli/speed_json.h"
 #include "capture/engine.h"
 #include "core/base/error.h"
-#include "core/base/printable.h"
 #include "core/base/results.h"
+#include "core/replay/method_choice.h"
 #include "core/trace/fields/stored_parts.h"
-#include "core/trace/fields/trace_names.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <vector>
 
 namespace kvloupe::cli {
 namespace {
@@ -24,21 +22,6 @@ using nlohmann::ordered_json;
 
 ordered_json path_json(const std::optional<std::filesystem::path>& path) {
   return path ? ordered_json(path->string()) : ordered_json(nullptr);
-}
-
-ordered_json text_json(const std::optional<std::string>& text) {
-  return text ? ordered_json(*text) : ordered_json(nullptr);
-}
-
-// As it must be written to mean the same.
-std::string text_of(const selection::MethodSpec& spec) {
-  std::string text = spec.id();
-  char separator = ':';
-  for (const auto& [name, value] : spec.not_default()) {
-    text += separator + name + "=" + value;
-    separator = ',';
-  }
-  return text;
 }
 
 // null where no token was asked for; what is not known of it likewise.
@@ -66,28 +49,30 @@ double score_of(const CaptureReport& report) {
 
 ordered_json request_json(const CaptureOptions& options) {
   ordered_json methods = ordered_json::array(), spans = ordered_json::array();
-  for (const selection::MethodSpec& spec : options.methods) methods.push_back(text_of(spec));
+  for (const selection::MethodSpec& spec : options.methods)
+    methods.push_back(replay::short_name(spec));
   for (const capture::NamedText& span : options.spans)
     spans.push_back({{"name", span.name}, {"text", span.text}});
-  return {{"model", options.model},
-          {"prompt", text_json(options.prompt_text)},
-          {"prompt_file", path_json(options.prompt_file)},
-          {"messages", path_json(options.messages_file)},
-          {"task", text_json(options.task)},
-          {"raw", options.raw},
-          {"decode_from",
-           options.decode_from.empty() ? ordered_json(nullptr) : ordered_json(options.decode_from)},
-          {"spans", spans},
-          {"chunk_size", options.chunk_size},
-          {"layers", options.layers.empty() ? ordered_json(nullptr) : ordered_json(options.layers)},
-          {"methods", methods},
-          {"closed_loop", options.closed_loop ? ordered_json(text_of(*options.closed_loop))
-                                              : ordered_json(nullptr)},
-          {"drift", options.store.has(trace::Part::Drift)},
-          {"max_new_tokens", options.max_new_tokens},
-          {"device", options.device},
-          {"force", options.force},
-          {"output", options.output.string()}};
+  return {
+      {"model", options.model},
+      {"prompt", or_null(options.prompt_text)},
+      {"prompt_file", path_json(options.prompt_file)},
+      {"messages", path_json(options.messages_file)},
+      {"task", or_null(options.task)},
+      {"raw", options.raw},
+      {"decode_from",
+       options.decode_from.empty() ? ordered_json(nullptr) : ordered_json(options.decode_from)},
+      {"spans", spans},
+      {"chunk_size", options.chunk_size},
+      {"layers", options.layers.empty() ? ordered_json(nullptr) : ordered_json(options.layers)},
+      {"methods", methods},
+      {"closed_loop", options.closed_loop ? ordered_json(replay::short_name(*options.closed_loop))
+                                          : ordered_json(nullptr)},
+      {"drift", options.store.has(trace::Part::Drift)},
+      {"max_new_tokens", options.max_new_tokens},
+      {"device", options.device},
+      {"force", options.force},
+      {"output", options.output.string()}};
 }
 
 ordered_json estimate_json(const CaptureEstimate& estimate, const CaptureOptions& options) {

@@ -10,10 +10,10 @@
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
-#include "core/base/units.h"
 #include "core/base/whole_file.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
+#include "core/replay/request_checks.h"
 #include "core/replay/sweep.h"
 
 #include <fmt/format.h>
@@ -203,10 +203,7 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   replay::Counted counted;
   counted.chunks = arguments.scope_chunks.numbers;
   if (!counted.chunks.empty()) {
-    if (!arguments.chunk_size && counted.chunks.back() >= static_cast<int>(info.chunks.size()))
-      throw input_error(fmt::format("chunk {} is not in this trace", counted.chunks.back()),
-                        fmt::format("it has {} chunks, numbered from 0", info.chunks.size()),
-                        "choose one of them, or all");
+    if (!arguments.chunk_size) replay::check_chunk(counted.chunks.back(), info.chunks.size());
     described.chunks = fmt::format("chunk{} {}", counted.chunks.size() > 1 ? "s" : "",
                                    arguments.scope_chunks.text);
   }

@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
-#include <set>
 
 namespace kvloupe::cli {
 namespace {

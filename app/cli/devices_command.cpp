@@ -9,7 +9,6 @@
 #include "core/engine/engine.h"
 
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace kvloupe::cli {

@@ -19,7 +19,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <tuple>
 
@@ -140,11 +139,8 @@ void answer(const session::TraceSession& session_a, const session::TraceSession&
             const std::vector<replay::MethodName>& methods, const DiffArguments& arguments) {
   const DiffSide a = side_of(session_a, methods.front(), arguments);
   const DiffSide b = side_of(session_b, methods.back(), arguments);
-  replay::DiffRequest request;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
-  request.device = arguments.device;
-  const Diff diff = engine().diff_selections(a, b, request, reporting_context("layers"));
+  const Diff diff = engine().diff_selections(a, b, request_of<replay::DiffRequest>(arguments),
+                                             reporting_context("layers"));
   if (!arguments.csv.empty())
     write_whole_file(arguments.csv,
                      table::csv_text(replay::diff_table(diff, replay::pointers_to(diff.rows),

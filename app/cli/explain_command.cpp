@@ -22,8 +22,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,12 +43,6 @@ struct ExplainArguments {
 
   bool asks_for_span() const { return !span.empty() && !worst && !key; }
 };
-
-template <typename Number>
-ordered_json or_null(const std::optional<Number>& number) {
-  if (!number) return nullptr;
-  return *number;
-}
 
 table::Table stages_table(const Explanation& why) {
   table::Table table{{"stage", "passed", {"detail", "what was found"}}, {}};
@@ -208,13 +200,10 @@ void check(const ExplainArguments& arguments) {
 
 std::string worst_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
                        const session::TraceSession& session) {
-  replay::LostKeysRequest request;
+  auto request = request_of<replay::LostKeysRequest>(arguments);
   request.method = choice;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
   request.span = span_of("--span", arguments.span, session.info());
   request.count = static_cast<std::size_t>(*arguments.worst);
-  request.device = arguments.device;
   const replay::LostKeys lost = engine().lost_keys(session, request, reporting_context("cells"));
   return arguments.json ? lost_keys_json(lost, session, request.count)
                         : lost_keys_text(lost, session, request.count);
@@ -235,13 +224,11 @@ std::vector<int> chunks_of_span(const ExplainArguments& arguments, const trace::
 // A span: as of a key, by selecting anew where the method is known.
 std::string span_text(const ExplainArguments& arguments, const replay::MethodChoice& choice,
                       const session::TraceSession& session) {
-  replay::SpanLossRequest request;
+  auto request = request_of<replay::SpanLossRequest>(arguments);
   request.method = choice;
   request.span = *span_of("--span", arguments.span, session.info());
-  request.layers = arguments.layers.numbers;
   request.chunks = chunks_of_span(arguments, session.info());
   request.want_budgets = !arguments.no_budget;
-  request.device = arguments.device;
   const replay::SpanLoss loss = engine().span_loss(session, request, reporting_context("layers"));
   if (!arguments.csv.empty())
     write_whole_file(arguments.csv, table::csv_text(span_heads_table(loss)));
@@ -279,12 +266,9 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
               const session::TraceSession& session) {
   log::info("run {} holds no scores: {} is selected anew to say why", choice.run,
             printable(replay::short_name(*choice.spec)));
-  replay::ReplayRequest request;
+  auto request = request_of<replay::ReplayRequest>(arguments);
   request.spec = *choice.spec;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
   request.want_mass = false;
-  request.device = arguments.device;
   const replay::ReplayResult anew = engine().replay(session, request, reporting_context("cells"));
   std::size_t differ = 0, layer = 0;
   trace::LayerRecord kept;

@@ -3,9 +3,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 
 namespace kvloupe::cli {
+
+template <typename Value>
+nlohmann::ordered_json or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
 
 // An object, with a line end. `schema` is the command's name, what else tells its forms apart, and the
 // version: "kvloupe-compare/1"; a key that is renamed, removed or means another thing is a new version.

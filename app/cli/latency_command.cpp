@@ -12,7 +12,6 @@
 #include "core/base/units.h"
 #include "core/device/device.h"
 #include "core/device/device_work.h"
-#include "core/device/threads.h"
 #include "core/engine/engine.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
@@ -133,7 +132,7 @@ table::Table table_of(const std::vector<LatencyReport>& reports) {
                           r.past_len,
                           r.lengthened,
                           r.chunk_len,
-                          r.phase == trace::Phase::Decode ? "decode" : "prefill",
+                          trace::name_of(r.phase),
                           table::Term{kind, r.dense_reason ? "dense here" : kind},
                           r.dense_reason ? Cell(trace::name_of(*r.dense_reason)) : std::nullopt,
                           r.dense.median_ms,

@@ -3,7 +3,6 @@
 #include "app/cli/json_text.h"
 #include "app/cli/table_json.h"
 #include "core/base/printable.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 

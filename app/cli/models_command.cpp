@@ -10,7 +10,6 @@
 #include "core/base/units.h"
 
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace kvloupe::cli {

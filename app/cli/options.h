@@ -31,6 +31,15 @@ Indices parse_indices(const std::string& option, const std::string& text);
 // are for, and what is taken where the option is not given. `indices` outlives the command.
 void add_layers_option(Command& command, Indices& indices, const std::string& what);
 void add_chunks_option(Command& command, Indices& indices, const std::string& what);
+// What is asked of these layers and chunks, on this device.
+template <typename Request, typename Arguments>
+Request request_of(const Arguments& arguments) {
+  Request request;
+  request.layers = arguments.layers.numbers;
+  request.chunks = arguments.chunks.numbers;
+  request.device = arguments.device;
+  return request;
+}
 // The number that was given where there is room for one alone, as `why` says.
 int only_one(const Indices& indices, const std::string& why);
 

@@ -6,18 +6,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <string_view>
 
 namespace kvloupe::cli {
 namespace {
 
 constexpr int kWrongUse = 2;  // the exit code
-
-std::string environment(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
 
 // "error: what; why; what to do" of the package, or what Python itself said last.
 Error refusal(const std::string& python, std::string_view said, int code) {
@@ -39,8 +33,9 @@ Error refusal(const std::string& python, std::string_view said, int code) {
 }  // namespace
 
 void run_python_package(const std::vector<std::string>& arguments) {
-  const std::string python = environment("KVLOUPE_PYTHON", "python3");
-  const std::string path = environment("PYTHONPATH", "");
+  const std::string chosen = paths::environment("KVLOUPE_PYTHON");
+  const std::string python = chosen.empty() ? "python3" : chosen;
+  const std::string path = paths::environment("PYTHONPATH");
   std::vector<std::string> command{
       fmt::format("PYTHONPATH={}{}{}", (paths::share_dir() / "python").string(),
                   path.empty() ? "" : ":", path),

@@ -36,32 +36,23 @@ std::string extent(const ReportArguments& arguments) {
 }
 
 replay::ReplayRequest numbers_request(const ReportArguments& arguments) {
-  replay::ReplayRequest request;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
+  auto request = request_of<replay::ReplayRequest>(arguments);
   request.want_output_error = true;
-  request.device = arguments.device;
   return request;
 }
 
 replay::LostKeys lost_keys(const session::TraceSession& session, const replay::MethodChoice& choice,
                            const ReportArguments& arguments, std::size_t count) {
-  replay::LostKeysRequest request;
+  auto request = request_of<replay::LostKeysRequest>(arguments);
   request.method = choice;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
-  request.device = arguments.device;
   request.count = count;
   return engine().lost_keys(session, request, reporting_context("cells"));
 }
 
 replay::Diff diff_of(const replay::DiffSide& a, const replay::DiffSide& b,
                      const ReportArguments& arguments) {
-  replay::DiffRequest request;
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
-  request.device = arguments.device;
-  return engine().diff_selections(a, b, request, reporting_context("layers"));
+  return engine().diff_selections(a, b, request_of<replay::DiffRequest>(arguments),
+                                  reporting_context("layers"));
 }
 
 std::unique_ptr<ReportPage> open_page(const ReportArguments& arguments) {

@@ -13,6 +13,7 @@
 #include "core/engine/engine.h"
 #include "core/replay/replay.h"
 #include "core/replay/table.h"
+#include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -41,13 +42,6 @@ struct SelectArguments {
   bool save = false;
 };
 
-const char* name_of(trace::LoopMode mode) {
-  return mode == trace::LoopMode::ClosedLoop ? "closed_loop" : "open_loop";
-}
-const char* name_of(trace::Phase phase) {
-  return phase == trace::Phase::Decode ? "decode" : "prefill";
-}
-
 // One of the numbers, which may be unknown.
 ordered_json number_or_null(const std::vector<double>& values, int index) {
   const auto at = static_cast<std::size_t>(index);
@@ -66,7 +60,7 @@ void add_scores(const selection::RowEvidence& evidence, ordered_json& entry) {
   entry["scores"] = ordered_json::array();
   for (const double score : evidence.scores)
     entry["scores"].push_back(std::isfinite(score) ? ordered_json(score) : ordered_json(nullptr));
-  entry["cut"] = evidence.cut() ? ordered_json(*evidence.cut()) : ordered_json(nullptr);
+  entry["cut"] = or_null(evidence.cut());
 }
 
 ordered_json rows_json(const ReplayResult& result, const ReplayCell& cell) {
@@ -139,7 +133,7 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
   ordered_json json{{"chunk", cell.chunk},
                     {"begin", cell.span.begin},
                     {"length", cell.span.length},
-                    {"phase", name_of(cell.span.phase)},
+                    {"phase", trace::name_of(cell.span.phase)},
                     {"dense_fallback", cell.dense_fallback()},
                     {"dense_reason", nullptr}};
   if (cell.dense_reason) json["dense_reason"] = trace::name_of(*cell.dense_reason);
@@ -153,8 +147,8 @@ ordered_json json_of(const ReplayResult& result, const ReplayCell& cell) {
 
 std::string answer_json(const ReplayResult& result, std::optional<int> chunk_size) {
   ordered_json json{{"method", result.method},
-                    {"mode", name_of(result.mode)},
-                    {"source_mode", name_of(result.source_mode)},
+                    {"mode", trace::to_text(result.mode)},
+                    {"source_mode", trace::to_text(result.source_mode)},
                     {"chunk_size", nullptr}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
   if (result.run) json["run"] = *result.run;
@@ -258,8 +252,8 @@ std::string table_text(const ReplayResult& result, std::optional<int> chunk_size
     using table::Cell;
     const auto of_keys = [&](double mean) { return keys ? Cell(mean) : Cell(std::nullopt); };
     std::vector<Cell>& line = table.rows.emplace_back(std::vector<Cell>{
-        cell.layer, cell.chunk, cell.span.begin, cell.span.length, name_of(cell.span.phase), kept,
-        cell.num_candidates, of_keys(recall), of_keys(overlap), ties,
+        cell.layer, cell.chunk, cell.span.begin, cell.span.length, trace::name_of(cell.span.phase),
+        kept, cell.num_candidates, of_keys(recall), of_keys(overlap), ties,
         cell.dense_reason ? trace::name_of(*cell.dense_reason) : ""});
     if (sources) line.push_back(cell.source_layer ? Cell(*cell.source_layer) : Cell());
     if (lanes)
@@ -314,16 +308,13 @@ void run_own(SelectArguments& arguments) {
 
 void run_select(SelectArguments& arguments, const GlobalOptions& global) {
   run_own(arguments);
-  replay::ReplayRequest request;
+  auto request = request_of<replay::ReplayRequest>(arguments);
   const replay::MethodName method(arguments.method);
-  request.layers = arguments.layers.numbers;
-  request.chunks = arguments.chunks.numbers;
   request.chunk_size = arguments.chunk_size;
   if (arguments.save && (!request.chunks.empty() || request.chunk_size))
     throw usage_error("--save cannot be combined with --chunks or --chunk-size",
                       "a saved run covers all chunks of the trace",
                       "leave the option out, or leave out --save");
-  request.device = arguments.device;
   request.want_scores = arguments.scores;
   if (arguments.scores && !arguments.json)
     throw usage_error("--scores needs --json", "a table has no room for them", "add --json");

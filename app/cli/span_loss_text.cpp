@@ -28,14 +28,8 @@ Cell share(double part, double whole) {
   return whole > 0 ? Cell(part / whole) : Cell(std::nullopt);
 }
 
-// The stage that lost most of a head's keys; unknown where none is lost, or none is known.
-Cell main_cause(const SpanHead& head) {
-  const auto most = std::max_element(head.lost_to.begin(), head.lost_to.end());
-  if (*most == 0) return std::nullopt;
-  return table::term_of(static_cast<Stage>(most - head.lost_to.begin()));
-}
-
 std::vector<Cell> cells_of(const SpanLoss& loss, const SpanHead& head, double mass) {
+  const std::vector<Stage> causes = head.causes();
   return {head.layer,
           HeadRow{loss.layout, head.row},
           head.kept,
@@ -43,7 +37,7 @@ std::vector<Cell> cells_of(const SpanLoss& loss, const SpanHead& head, double ma
           head.mass,
           share(head.mass, mass),
           share(head.lost_mass, head.mass),
-          main_cause(head),
+          causes.empty() ? Cell(std::nullopt) : table::term_of(causes.front()),
           head.enough};
 }
 
@@ -103,10 +97,6 @@ Table changes_table(const SpanLoss& loss) {
     table.rows.push_back({change.change, table::term_of(change.stage), change.heads, change.keys,
                           change.spec ? Cell(change.spec->canonical()) : Cell(std::nullopt)});
   return table;
-}
-
-ordered_json or_null(const std::optional<std::int64_t>& number) {
-  return number ? ordered_json(*number) : ordered_json(nullptr);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include "app/state/view_list.h"
 #include "core/base/results.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <memory>

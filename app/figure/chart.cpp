@@ -8,7 +8,6 @@
 #include <implot/implot.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 

@@ -2,7 +2,6 @@
 #include "app/figure/headless.h"
 
 #include "core/base/error.h"
-#include "core/base/whole_file.h"
 
 #include <epoxy/egl.h>
 #include <epoxy/gl.h>
@@ -142,19 +141,23 @@ void HeadlessRenderer::frame(const std::function<void()>& draw) {
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
 }
 
-Image HeadlessRenderer::read() const {
-  Image image{impl_->pixel_width, impl_->pixel_height, {}};
-  const std::size_t stride = static_cast<std::size_t>(image.width) * 4;
-  std::vector<std::uint8_t> upside_down(stride * image.height);
+Image framebuffer_image(int width, int height) {
+  Image image{width, height, {}};
+  const std::size_t stride = static_cast<std::size_t>(width) * 4;
+  std::vector<std::uint8_t> upside_down(stride * static_cast<std::size_t>(height));
   image.rgba.resize(upside_down.size());
-  glBindFramebuffer(GL_FRAMEBUFFER, impl_->framebuffer);
   glPixelStorei(GL_PACK_ALIGNMENT, 1);
-  glReadPixels(0, 0, image.width, image.height, GL_RGBA, GL_UNSIGNED_BYTE, upside_down.data());
-  for (int row = 0; row < image.height; ++row)
-    std::memcpy(image.rgba.data() + stride * row,
-                upside_down.data() + stride * (image.height - 1 - row), stride);
+  glReadPixels(0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, upside_down.data());
+  for (int row = 0; row < height; ++row)
+    std::memcpy(image.rgba.data() + stride * static_cast<std::size_t>(row),
+                upside_down.data() + stride * static_cast<std::size_t>(height - 1 - row), stride);
   for (std::size_t i = 3; i < image.rgba.size(); i += 4) image.rgba[i] = 255;
   return image;
+}
+
+Image HeadlessRenderer::read() const {
+  glBindFramebuffer(GL_FRAMEBUFFER, impl_->framebuffer);
+  return framebuffer_image(impl_->pixel_width, impl_->pixel_height);
 }
 
 Image HeadlessRenderer::texture(ImTextureID id) const {
@@ -167,10 +170,6 @@ Image HeadlessRenderer::texture(ImTextureID id) const {
   glPixelStorei(GL_PACK_ALIGNMENT, 1);
   glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_UNSIGNED_BYTE, image.rgba.data());
   return image;
-}
-
-void write_png(const std::string& path, const Image& image) {
-  write_whole_file(path, png_bytes(image));
 }
 
 }  // namespace kvloupe::figure

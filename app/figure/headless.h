@@ -34,7 +34,7 @@ class HeadlessRenderer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Throws Error{Input} when the file cannot be written; see core/base/whole_file.h.
-void write_png(const std::string& path, const Image& image);
+// What the framebuffer that is bound holds, without its alpha.
+Image framebuffer_image(int width, int height);
 
 }  // namespace kvloupe::figure

@@ -6,6 +6,7 @@
 #include "app/state/questions/how_it_ran/decode_drift.h"
 #include "app/state/token_text.h"
 #include "core/base/code_point.h"
+#include "core/base/letters.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 
@@ -135,10 +136,8 @@ class DecodeDriftPanel final : public Panel {
     std::string all, text;
     for (const analysis::AnswerToken& token : answer)
       if (!token.text.starts_with("<|")) all += token.text;
-    const auto begin = std::min(all.find_first_not_of(" \n"), all.size());
-    all = all.substr(begin, all.find_last_not_of(" \n") + 1 - begin);
     int count = 0;
-    for_each_code_point(all, [&](std::int32_t, std::string_view letter) {
+    for_each_code_point(trimmed(all, " \n"), [&](std::int32_t, std::string_view letter) {
       if (++count <= kMost) text += letter;
     });
     return printable(text) + (count > kMost ? "\u2026" : "");

@@ -3,7 +3,6 @@
 #include "app/panels/view_frame.h"
 #include "app/state/questions/why_lost/head_merge.h"
 #include "app/state/questions/why_lost/worst_misses.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 

@@ -12,8 +12,6 @@
 
 #include "core/base/units.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>

@@ -1,7 +1,6 @@
 // The keys that were kept with the lowest scores, and the queries that wanted the key most.
 #include "app/panels/key_inspection.h"
 #include "app/widgets/table.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 
@@ -17,17 +16,11 @@ constexpr ImGuiTableFlags kFlags =
 
 bool beside(float width) { return width > widgets::em(30); }
 
-std::string token_of(const state::Place& place, std::int64_t position) {
-  const auto index = static_cast<std::size_t>(position);
-  return index < place.trace->token_label.size() ? place.trace->token_label[index] : "";
-}
-
 // "1,175 “ 4”", which is pressed to go there.
 bool token_ui(DrawContext& context, const state::Place& place, std::int64_t position,
               const std::string& id) {
-  const std::string text =
-      fmt::format("{}  \u201C{}\u201D", format_count(position), token_of(place, position));
-  const std::string shown = widgets::elided(text, ImGui::GetContentRegionAvail().x);
+  const std::string shown = widgets::elided(token_line(place, static_cast<std::int32_t>(position)),
+                                            ImGui::GetContentRegionAvail().x);
   if (context.figure) {
     widgets::text_colored(context.palette.text, shown);
     return false;

@@ -2,12 +2,10 @@
 #include "app/panels/key_inspection.h"
 
 #include "app/state/questions/why_lost/explain_words.h"
-#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 

@@ -88,36 +88,24 @@ void fill(const widgets::Palette& palette, const Cells<Kind, N>& cells,
   const std::int64_t cols = exact ? cells.num_tokens : cells.grid.cols;
   const double row_scale = static_cast<double>(rows) / static_cast<double>(cells.num_chunks);
   const double col_scale = static_cast<double>(cols) / static_cast<double>(cells.num_tokens);
-  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
-  for (int x = 0; x < window.width; ++x)
-    columns.push_back(widgets::MapTexture::cells_of_pixel(
-        window.col_begin * col_scale, window.col_end * col_scale, window.width, x, cols));
-  std::pair<std::int64_t, std::int64_t> previous{-1, -1};
-  for (int y = 0; y < window.height; ++y) {
-    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
-    const auto range = widgets::MapTexture::cells_of_pixel(
-        window.row_begin * row_scale, window.row_end * row_scale, window.height, y, rows);
-    if (range == previous) {
-      std::copy(line - window.width, line, line);
-      continue;
-    }
-    previous = range;
-    for (int x = 0; x < window.width; ++x) {
-      Mix mix(palette);
-      for (std::int64_t r = range.first; r < range.second; ++r)
-        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c) {
-          const auto cell = static_cast<std::size_t>(r * cols + c);
-          if (exact) {
-            mix.add(cells.kinds[cell], 1);
-          } else {
-            for (int kind = 0; kind < N; ++kind)
-              mix.add(static_cast<Kind>(kind),
-                      cells.grid.counts[cell][static_cast<std::size_t>(kind)]);
-          }
+  widgets::MapWindow in_cells = window;
+  for (double* row : {&in_cells.row_begin, &in_cells.row_end}) *row *= row_scale;
+  for (double* col : {&in_cells.col_begin, &in_cells.col_end}) *col *= col_scale;
+  widgets::fill_pixels(in_cells, rows, cols, pixels, [&](auto chunks, auto keys) {
+    Mix mix(palette);
+    for (std::int64_t r = chunks.first; r < chunks.second; ++r)
+      for (std::int64_t c = keys.first; c < keys.second; ++c) {
+        const auto cell = static_cast<std::size_t>(r * cols + c);
+        if (exact) {
+          mix.add(cells.kinds[cell], 1);
+        } else {
+          for (int kind = 0; kind < N; ++kind)
+            mix.add(static_cast<Kind>(kind),
+                    cells.grid.counts[cell][static_cast<std::size_t>(kind)]);
         }
-      line[x] = mix.color();
-    }
-  }
+      }
+    return mix.color();
+  });
 }
 
 // Single keys of single chunks, as pixels: they are seen however small the picture.

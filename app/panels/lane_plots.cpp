@@ -57,19 +57,13 @@ void values_at_k_ui(DrawContext& context, ImDrawList* draw, const LaneReport& r,
 
 void fill_use(const widgets::Palette& palette, const LaneReport& r,
               const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-  for (int y = 0; y < window.height; ++y)
-    for (int x = 0; x < window.width; ++x) {
-      const auto rows = widgets::MapTexture::cells_of_pixel(window.row_begin, window.row_end,
-                                                            window.height, y, r.num_q_heads);
-      const auto cols = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
-                                                            window.width, x, r.head_dim);
-      double use = 0;
-      for (std::int64_t row = rows.first; row < rows.second; ++row)
-        for (std::int64_t col = cols.first; col < cols.second; ++col)
-          use = std::max(use, r.use_of(static_cast<int>(row), static_cast<int>(col)));
-      pixels[static_cast<std::size_t>(y) * window.width + x] =
-          widgets::sequential_color(palette, use);
-    }
+  widgets::fill_pixels(window, r.num_q_heads, r.head_dim, pixels, [&](auto rows, auto cols) {
+    double use = 0;
+    for (std::int64_t row = rows.first; row < rows.second; ++row)
+      for (std::int64_t col = cols.first; col < cols.second; ++col)
+        use = std::max(use, r.use_of(static_cast<int>(row), static_cast<int>(col)));
+    return widgets::sequential_color(palette, use);
+  });
 }
 
 // The borders of the lanes kept and stored, and a frame around the query head shown.

@@ -9,9 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <optional>
-#include <utility>
 #include <vector>
 
 namespace kvloupe::panels {

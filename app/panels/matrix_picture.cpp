@@ -28,45 +28,32 @@ void fill_matrix(const widgets::Palette& palette, const ColorRange& range,
                  const analysis::Matrix& matrix, const CellSize& cell,
                  const widgets::MapWindow& window, std::vector<ImU32>& pixels,
                  const RowOrder* order) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
-  for (int x = 0; x < window.width; ++x)
-    columns.push_back(widgets::MapTexture::cells_of_pixel(
-        window.col_begin / cell.cols, window.col_end / cell.cols, window.width, x, matrix.cols));
   constexpr int kTones = 512;
   std::vector<ImU32> tones(kTones + 1);
   for (int i = 0; i <= kTones; ++i)
     tones[static_cast<std::size_t>(i)] = widgets::sequential_color(palette, double(i) / kTones);
-  std::pair<std::int64_t, std::int64_t> previous{-1, -1};
-  for (int y = 0; y < window.height; ++y) {
-    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
-    const auto rows = widgets::MapTexture::cells_of_pixel(
-        window.row_begin / cell.rows, window.row_end / cell.rows, window.height, y, matrix.rows);
-    if (rows == previous) {
-      std::copy(line - window.width, line, line);
-      continue;
-    }
-    previous = rows;
-    for (int x = 0; x < window.width; ++x) {
-      float best = -1;
-      bool broken = false;
-      for (std::int64_t r = rows.first; r < rows.second; ++r) {
-        const std::int64_t row = order != nullptr ? (*order)[static_cast<std::size_t>(r)] : r;
-        const double visible =
-            cell.first_query + (static_cast<double>(row) + 1) * cell.rows;  // keys
-        for (std::int64_t c = columns[x].first; c < columns[x].second; ++c) {
-          const float p = matrix.at(row, c);
-          if (std::isnan(p))
-            broken = broken || static_cast<double>(c) * cell.cols < visible;
-          else
-            best = std::max(best, p);
-        }
+  widgets::MapWindow cells = window;
+  for (double* row : {&cells.row_begin, &cells.row_end}) *row /= cell.rows;
+  for (double* col : {&cells.col_begin, &cells.col_end}) *col /= cell.cols;
+  widgets::fill_pixels(cells, matrix.rows, matrix.cols, pixels, [&](auto rows, auto columns) {
+    float best = -1;
+    bool broken = false;
+    for (std::int64_t r = rows.first; r < rows.second; ++r) {
+      const std::int64_t row = order != nullptr ? (*order)[static_cast<std::size_t>(r)] : r;
+      const double visible = cell.first_query + (static_cast<double>(row) + 1) * cell.rows;  // keys
+      for (std::int64_t c = columns.first; c < columns.second; ++c) {
+        const float p = matrix.at(row, c);
+        if (std::isnan(p))
+          broken = broken || static_cast<double>(c) * cell.cols < visible;
+        else
+          best = std::max(best, p);
       }
-      line[x] = broken     ? palette.error
-                : best < 0 ? palette.panel
-                           : tones[static_cast<std::size_t>(
-                                 std::clamp(range.position(best), 0.0, 1.0) * kTones)];
     }
-  }
+    return broken     ? palette.error
+           : best < 0 ? palette.panel
+                      : tones[static_cast<std::size_t>(std::clamp(range.position(best), 0.0, 1.0) *
+                                                       kTones)];
+  });
 }
 
 bool wants_rows(const state::AttentionStripQuestion::Answer& strip, double num_rows,

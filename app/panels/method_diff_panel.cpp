@@ -176,24 +176,15 @@ class MethodDiffPanel final : public Panel {
   // The lowest of the cells that a pixel covers: one that differs is never lost.
   static void fill(const widgets::Palette& palette, const MethodDiffQuestion::Answer& answer,
                    const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
-    using widgets::MapTexture;
     const analysis::Matrix& jaccard = answer.jaccard;
     const double least = lowest_of(answer);
-    for (int y = 0; y < window.height; ++y) {
-      const auto rows = MapTexture::cells_of_pixel(window.row_begin, window.row_end, window.height,
-                                                   y, jaccard.rows);
-      for (int x = 0; x < window.width; ++x) {
-        const auto columns = MapTexture::cells_of_pixel(window.col_begin, window.col_end,
-                                                        window.width, x, jaccard.cols);
-        float lowest = 1;
-        for (std::int64_t r = rows.first; r < rows.second; ++r)
-          for (std::int64_t c = columns.first; c < columns.second; ++c)
-            lowest = std::min(lowest, jaccard.at(r, c));
-        pixels[static_cast<std::size_t>(y) * static_cast<std::size_t>(window.width) +
-               static_cast<std::size_t>(x)] =
-            widgets::sequential_color(palette, tone_of(lowest, least));
-      }
-    }
+    widgets::fill_pixels(window, jaccard.rows, jaccard.cols, pixels, [&](auto rows, auto columns) {
+      float lowest = 1;
+      for (std::int64_t r = rows.first; r < rows.second; ++r)
+        for (std::int64_t c = columns.first; c < columns.second; ++c)
+          lowest = std::min(lowest, jaccard.at(r, c));
+      return widgets::sequential_color(palette, tone_of(lowest, least));
+    });
   }
 
   // The place, and the first divergence.

@@ -6,7 +6,6 @@
 #include "app/panels/show_control.h"
 #include "app/panels/span_verdict.h"
 #include "app/panels/watched_text.h"
-#include "app/state/token_text.h"
 
 #include <fmt/format.h>
 

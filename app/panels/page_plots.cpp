@@ -152,16 +152,10 @@ void fill_steps(const widgets::Palette& palette, const PageReport& report,
                 const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
   const auto num_steps = static_cast<std::int64_t>(report.steps.size());
   const auto num_pages = static_cast<std::int64_t>(report.steps.back().moves.size());
-  for (int y = 0; y < window.height; ++y)
-    for (int x = 0; x < window.width; ++x) {
-      const auto rows = widgets::MapTexture::cells_of_pixel(window.row_begin, window.row_end,
-                                                            window.height, y, num_steps);
-      const auto cols = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
-                                                            window.width, x, num_pages);
-      const auto move = pixel_move(report, rows, cols);
-      pixels[static_cast<std::size_t>(y) * window.width + x] =
-          move ? color_of(palette, *move) : palette.future;
-    }
+  widgets::fill_pixels(window, num_steps, num_pages, pixels, [&](auto rows, auto cols) {
+    const auto move = pixel_move(report, rows, cols);
+    return move ? color_of(palette, *move) : palette.future;
+  });
 }
 
 void point_at_step(DrawContext& context, const Pages& result, const MapPlotHit& hit) {

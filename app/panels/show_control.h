@@ -5,7 +5,6 @@
 #include "app/panels/view_frame.h"
 #include "app/state/shown_methods.h"
 
-#include <array>
 #include <string>
 #include <vector>
 

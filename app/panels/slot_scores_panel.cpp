@@ -54,18 +54,11 @@ void fill(const widgets::Palette& palette, const Slots& result, const widgets::M
           std::vector<ImU32>& pixels) {
   const analysis::SlotScores& slots = result->slots;
   const std::int64_t end = slots.first_key + slots.num_keys();
-  for (int y = 0; y < window.height; ++y) {
-    const auto rows = widgets::MapTexture::cells_of_pixel(window.row_begin, window.row_end,
-                                                          window.height, y, slots.num_slots());
-    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
-    for (int x = 0; x < window.width; ++x) {
-      auto keys = widgets::MapTexture::cells_of_pixel(window.col_begin, window.col_end,
-                                                      window.width, x, end);
-      keys.first -= slots.first_key;
-      keys.second -= slots.first_key;
-      line[x] = pixel_of(palette, result, rows, keys);
-    }
-  }
+  widgets::fill_pixels(window, slots.num_slots(), end, pixels, [&](auto rows, auto keys) {
+    keys.first -= slots.first_key;
+    keys.second -= slots.first_key;
+    return pixel_of(palette, result, rows, keys);
+  });
 }
 
 std::string query_name(const Place& place, const Slots& result, std::int64_t slot) {

@@ -2,7 +2,6 @@
 
 #include "app/panels/layer_rows.h"
 #include "app/panels/view_frame.h"
-#include "app/state/method_groups.h"
 #include "app/widgets/number_tiles.h"
 #include "app/widgets/table.h"
 #include "core/base/units.h"

@@ -2,17 +2,14 @@
 // chunk: by A, by B, by both, or in two traces.
 #include "app/panels/show_control.h"
 #include "app/panels/token_text.h"
-#include "app/state/labels.h"
 #include "app/widgets/key_names.h"
 #include "app/widgets/meanings.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>

@@ -2,7 +2,6 @@
 #include "app/panels/worst_misses_table.h"
 
 #include "app/state/token_text.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 

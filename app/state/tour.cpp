@@ -6,6 +6,7 @@
 #include "app/state/view_list.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/letters.h"
 #include "core/base/paths.h"
 #include "core/base/printable.h"
 
@@ -25,13 +26,6 @@ constexpr std::uintmax_t kMostBytes = 1 << 20;
 constexpr std::string_view kBlock = "```tour";
 constexpr std::pair<std::string_view, TourGoal::Kept> kKeptWords[] = {
     {"all", TourGoal::Kept::All}, {"some", TourGoal::Kept::Some}, {"none", TourGoal::Kept::None}};
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 TourGoal parse_goal(const std::string& text) {
   TourGoal goal;

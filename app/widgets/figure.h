@@ -8,9 +8,7 @@
 
 #include <imgui.h>
 
-#include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace kvloupe::widgets {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fontconfig/fontconfig.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>

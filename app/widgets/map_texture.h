@@ -7,9 +7,12 @@
 
 #include <imgui.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::widgets {
@@ -47,5 +50,28 @@ class MapTexture {
   std::vector<ImU32> pixels_;
   MemoryCharge charge_;
 };
+
+// Gives each pixel the colour of the cells that it covers: color_of(rows, columns), [first, last) each. A line that
+// covers the rows of the one above is copied.
+template <typename ColorOf>
+void fill_pixels(const MapWindow& window, std::int64_t num_rows, std::int64_t num_cols,
+                 std::vector<ImU32>& pixels, const ColorOf& color_of) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
+  for (int x = 0; x < window.width; ++x)
+    columns.push_back(
+        MapTexture::cells_of_pixel(window.col_begin, window.col_end, window.width, x, num_cols));
+  std::pair<std::int64_t, std::int64_t> previous{-1, -1};
+  for (int y = 0; y < window.height; ++y) {
+    ImU32* line = pixels.data() + static_cast<std::size_t>(y) * window.width;
+    const auto rows =
+        MapTexture::cells_of_pixel(window.row_begin, window.row_end, window.height, y, num_rows);
+    if (rows == previous)
+      std::copy(line - window.width, line, line);
+    else
+      std::transform(columns.begin(), columns.end(), line,
+                     [&](const auto& covered) { return color_of(rows, covered); });
+    previous = rows;
+  }
+}
 
 }  // namespace kvloupe::widgets

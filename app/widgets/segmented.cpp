@@ -3,8 +3,6 @@
 #include "app/widgets/fonts.h"
 #include "app/widgets/tooltip.h"
 
-#include <algorithm>
-
 namespace kvloupe::widgets {
 namespace {
 

@@ -5,7 +5,6 @@
 #include <ATen/Functions.h>
 
 #include <cstdint>
-#include <vector>
 
 namespace kvloupe::capture {
 namespace {

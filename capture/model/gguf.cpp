@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <utility>

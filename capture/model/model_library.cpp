@@ -4,12 +4,12 @@
 #include "capture/model/model_config.h"
 #include "capture/model/model_file.h"
 #include "core/base/error.h"
+#include "core/base/paths.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -22,15 +22,12 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostModels = 1000;
 constexpr std::uintmax_t kMaxManifestBytes = 1 << 20;
 
-fs::path variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? fs::path() : fs::path(value);
-}
+using paths::environment;
 
-fs::path home() { return variable("HOME"); }
+fs::path home() { return environment("HOME"); }
 
 fs::path cache_home() {
-  const fs::path named = variable("XDG_CACHE_HOME");
+  const fs::path named = environment("XDG_CACHE_HOME");
   return named.empty() ? home() / ".cache" : named;
 }
 
@@ -169,14 +166,14 @@ FoundModel look_at(const std::string& name, const char* place, const fs::path& p
 
 ModelFolders model_folders() {
   ModelFolders folders;
-  folders.hugging_face = variable("HF_HUB_CACHE");
+  folders.hugging_face = environment("HF_HUB_CACHE");
   if (folders.hugging_face.empty()) {
-    const fs::path hub = variable("HF_HOME");
+    const fs::path hub = environment("HF_HOME");
     folders.hugging_face = (hub.empty() ? cache_home() / "huggingface" : hub) / "hub";
   }
-  folders.llama_cpp = variable("LLAMA_CACHE");
+  folders.llama_cpp = environment("LLAMA_CACHE");
   if (folders.llama_cpp.empty()) folders.llama_cpp = cache_home() / "llama.cpp";
-  folders.ollama = variable("OLLAMA_MODELS");
+  folders.ollama = environment("OLLAMA_MODELS");
   if (folders.ollama.empty()) folders.ollama = home() / ".ollama" / "models";
   return folders;
 }

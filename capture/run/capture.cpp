@@ -31,7 +31,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <system_error>
 #include <utility>
 

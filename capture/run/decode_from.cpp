@@ -2,25 +2,16 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <set>
 
 namespace kvloupe::capture {
 namespace {
-
-std::optional<std::int64_t> number_of(const std::string& text) {
-  std::int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || last != end) return std::nullopt;
-  return number;
-}
 
 std::string names_of(const Prompt& prompt) {
   std::set<std::string> names;
@@ -48,7 +39,7 @@ std::int32_t prefill_tokens(const std::string& option, std::int64_t position,
 
 std::int32_t prefill_tokens(const std::string& option, const std::string& decode_from,
                             const Prompt& prompt) {
-  if (const auto position = number_of(decode_from))
+  if (const auto position = parse_int(decode_from))
     return prefill_tokens(option, *position, prompt);
   const auto span =
       std::find_if(prompt.spans.begin(), prompt.spans.end(),

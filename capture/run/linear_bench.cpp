@@ -1,14 +1,12 @@
 #include "capture/run/linear_bench.h"
 
 #include "capture/model/linear.h"
-#include "core/base/units.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <utility>
 
 namespace kvloupe::capture {
 namespace {

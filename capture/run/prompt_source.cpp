@@ -7,12 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <utility>
 
 namespace kvloupe::capture {
 namespace {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <numeric>
-#include <utility>
 
 namespace kvloupe::capture {
 namespace {

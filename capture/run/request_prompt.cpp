@@ -4,11 +4,8 @@
 #include "capture/run/request.h"
 #include "core/base/error.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
-#include <utility>
 
 namespace kvloupe::capture {
 namespace {

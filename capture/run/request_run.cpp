@@ -14,7 +14,6 @@
 #include "core/device/torch_device.h"
 #include "core/selection/spec/method_files.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 #include "capture/text/rendered_chat.h"
 
 #include "core/base/error.h"
+#include "core/base/letters.h"
 
 #include <algorithm>
 #include <string_view>
@@ -32,13 +33,6 @@ std::size_t first_character_bytes(std::string_view text) {
   std::size_t bytes = 1;
   while (bytes < text.size() && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) ++bytes;
   return bytes;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\n\v\f\r";
-  const auto begin = text.find_first_not_of(kSpaces);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
 std::string text_of_token(const Tokenizer& tokenizer, std::int32_t id) {
@@ -139,7 +133,7 @@ class Renderer {
   };
   std::optional<Match> match(std::string_view text) const {
     for (std::size_t i = next_; i < plain_.size(); ++i) {  // all of it, or all but white space
-      const std::string_view content = plain_[i].content, core = trimmed(content);
+      const std::string_view content = plain_[i].content, core = trimmed(content, " \t\n\v\f\r");
       if (!content.empty() && text == content) return Match{i, 0, content.size()};
       if (!core.empty() && text == core)
         return Match{i, static_cast<std::size_t>(core.data() - content.data()), core.size()};

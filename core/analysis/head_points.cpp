@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace kvloupe::analysis {
 namespace {
@@ -27,11 +26,6 @@ std::vector<std::int32_t> thinned(std::int32_t begin, std::int64_t count, std::i
     positions.push_back(begin + static_cast<std::int32_t>(i * count / kept));
   }
   return positions;
-}
-
-std::vector<float> values_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
 }
 
 Points points_of(const Pca& pca, const std::vector<float>& rows) {
@@ -132,7 +126,8 @@ HeadPoints head_points(const session::TraceSession& session, const PointsRequest
                                          .narrow(0, 0, end),
                                      0);
   const at::Tensor k = every_k.index_select(0, at::tensor(points.key_positions, at::kInt));
-  const std::vector<float> query_rows = values_of(queries.rows), key_rows = values_of(k);
+  const std::vector<float> query_rows = selection::on_host<float>(queries.rows),
+                           key_rows = selection::on_host<float>(k);
   if (request.apart) {
     points.query_pca = fit_pca(query_rows, model.head_dim, request.components);
     points.key_pca = fit_pca(key_rows, model.head_dim, request.components);
@@ -144,10 +139,10 @@ HeadPoints head_points(const session::TraceSession& session, const PointsRequest
   context.cancel.throw_if_cancelled();
   points.queries = points_of(points.query_pca, query_rows);
   points.keys = points_of(points.key_pca, key_rows);
-  points.mean_queries = points_of(points.query_pca, values_of(queries.means));
+  points.mean_queries = points_of(points.query_pca, selection::on_host<float>(queries.means));
   constexpr std::int64_t kRows = 4096;  // at a time
   for (const at::Tensor& rows : every_k.split(kRows)) {
-    const Points some = points_of(points.key_pca, values_of(rows));
+    const Points some = points_of(points.key_pca, selection::on_host<float>(rows));
     points.every_key.insert(points.every_key.end(), some.begin(), some.end());
   }
   return points;

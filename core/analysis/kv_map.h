@@ -4,7 +4,6 @@
 #include "core/analysis/count_grid.h"
 #include "core/replay/replay.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "core/analysis/lane_loss.h"
 
+#include "core/selection/cell_rows.h"
+
 #include <ATen/ATen.h>
 
 namespace kvloupe::analysis {
@@ -42,8 +44,7 @@ std::vector<std::int64_t> leading_counts(const at::Tensor& lanes, int largest, i
   const at::Tensor order =
       std::get<1>(lanes.abs().sort(/*stable=*/true, /*dim=*/1, /*descending=*/true));
   const at::Tensor counts = order.narrow(1, 0, largest).lt(leading).sum(1);
-  const at::Tensor bins = at::bincount(counts, {}, largest + 1).contiguous();
-  return {bins.const_data_ptr<std::int64_t>(), bins.const_data_ptr<std::int64_t>() + bins.numel()};
+  return selection::on_host<std::int64_t>(at::bincount(counts, {}, largest + 1));
 }
 
 std::vector<double> query_lane_loss(const at::Tensor& queries, const at::Tensor& keys,

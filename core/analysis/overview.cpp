@@ -5,6 +5,7 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/replay/lost_keys.h"
+#include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
@@ -103,11 +104,7 @@ bool fill_merge_losses(const session::TraceSession& session, replay::ExplainRequ
 std::vector<float> shaped_row_entropies(const selection::Cell& cell) {
   std::vector<float> entropies;
   for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
-    const SoftmaxForm softmax = cell.softmax.of_heads(head, 1);
-    const at::Tensor q = cell.q.narrow(0, head, 1);
-    const at::Tensor k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
-    const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
-    const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
+    const at::Tensor p = selection::attention_of_head(cell, head);
     const at::Tensor terms = at::where(p > 0, p * p.log(), at::zeros_like(p));
     entropies.push_back(-terms.sum(1, false, at::kDouble).mean().item<float>());
   }
@@ -125,7 +122,7 @@ std::vector<float> row_entropies(const selection::Cell& cell) {
                                  .mean(1)
                                  .clamp_min(0)
                                  .to(at::kFloat);
-  return {entropy.const_data_ptr<float>(), entropy.const_data_ptr<float>() + entropy.numel()};
+  return selection::on_host<float>(entropy);
 }
 
 std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkContext& context) {

@@ -1,7 +1,6 @@
 #include "core/analysis/query_relevance.h"
 
 #include "core/analysis/query_geometry.h"
-#include "core/attention/attention.h"
 #include "core/selection/cell_rows.h"
 
 #include <ATen/ATen.h>
@@ -35,9 +34,7 @@ QueryRelevance query_relevance_of(const selection::Cell& cell, int q_head) {
   }
   const at::Tensor q = cell.q.narrow(0, q_head, 1);
   const at::Tensor k = cell.k.narrow(0, q_head / cell.gqa_group_size(), 1);
-  const SoftmaxForm softmax = cell.softmax.of_heads(q_head, 1);
-  const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
-  const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
+  const at::Tensor p = selection::attention_of_head(cell, q_head);
   const at::Tensor queries = q[0].contiguous(), keys = k[0].contiguous();
   const at::Tensor mean = queries.to(at::kDouble).mean(0).to(at::kFloat);
   const std::int64_t dim = keys.size(1);

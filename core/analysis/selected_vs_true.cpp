@@ -8,7 +8,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 namespace kvloupe::analysis {

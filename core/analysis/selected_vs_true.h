@@ -4,7 +4,6 @@
 #include "core/replay/replay.h"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace kvloupe::analysis {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <filesystem>
 #include <mutex>
-#include <string>
 #include <system_error>
 
 #include <dlfcn.h>

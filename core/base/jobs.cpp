@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <new>
 #include <system_error>
 #include <thread>
 

@@ -1,9 +1,18 @@
 // Letters of ASCII; all other bytes stay as they are.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace kvloupe {
+
+// Without these letters at its ends.
+inline std::string_view trimmed(std::string_view text, std::string_view letters = " \t\r\n") {
+  const std::size_t first = text.find_first_not_of(letters);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(letters) - first + 1);
+}
 
 inline std::string lower_case(std::string text) {
   for (char& c : text)

@@ -2,8 +2,6 @@
 
 #include "core/base/error.h"
 
-#include <fmt/format.h>
-
 #include <sys/stat.h>
 #include <unistd.h>
 

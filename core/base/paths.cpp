@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -16,11 +15,6 @@ namespace fs = std::filesystem;
 
 std::mutex override_mutex;
 fs::path config_dir_override;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 // The XDG specification: a relative path in these variables is invalid and ignored.
 fs::path xdg_dir(const char* variable, const char* below_home) {
@@ -49,6 +43,11 @@ fs::path given_config_dir() {
 }
 
 }  // namespace
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
 
 fs::path config_dir() {
   const fs::path given = given_config_dir();

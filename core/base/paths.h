@@ -2,8 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace kvloupe::paths {
+
+std::string environment(const char* name);  // empty where it is not set
 
 // $XDG_CONFIG_HOME/kvloupe unless --config-dir was given; created on first use.
 std::filesystem::path config_dir();

@@ -1,7 +1,6 @@
 #include "core/base/thread_waiting.h"
 
 #include <cstdlib>
-#include <initializer_list>
 
 namespace kvloupe {
 namespace {

@@ -29,12 +29,6 @@ double bytes_from_unit(std::string_view text) {
   return 0;
 }
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 template <typename T>
 std::optional<T> parse_whole(std::string_view text) {
   T value{};
@@ -86,12 +80,12 @@ std::string format_count(std::int64_t count) {
 std::string format_shortest(double value) { return fmt::format("{}", value); }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
-  text = trim(text);
+  text = trimmed(text, " ");
   const auto number_end = std::find_if(
       text.begin(), text.end(), [](unsigned char c) { return !std::isdigit(c) && c != '.'; });
   const auto split = static_cast<std::size_t>(number_end - text.begin());
   const auto number = parse_double(text.substr(0, split));
-  const double unit = bytes_from_unit(trim(text.substr(split)));
+  const double unit = bytes_from_unit(trimmed(text.substr(split), " "));
   if (!number || unit == 0) return std::nullopt;
   const double bytes = rounded_down(*number * unit);
   if (bytes < 0 || bytes >= 18446744073709551616.0) return std::nullopt;

@@ -12,10 +12,6 @@ constexpr const char* kOrder =
     "the selector before another "
     "text";
 
-const char* name_of(trace::Phase phase) {
-  return phase == trace::Phase::Decode ? "decode" : "prefill";
-}
-
 }  // namespace
 
 void ChunkOrder::check(int layer, const Chunk& chunk) const {

@@ -6,6 +6,7 @@
 #include "core/base/version.h"
 #include "core/calibration/gate_learning.h"
 #include "core/replay/replay.h"
+#include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
 #include "core/trace/write/part_file.h"
 
@@ -18,8 +19,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <set>
-#include <utility>
 
 namespace kvloupe::calibration {
 namespace {
@@ -94,12 +93,6 @@ LayerExamples examples_of(const Sessions& sessions, int layer, const GateTrainin
   return examples;
 }
 
-std::vector<float> values_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  return std::vector<float>(flat.const_data_ptr<float>(),
-                            flat.const_data_ptr<float>() + flat.numel());
-}
-
 std::int64_t count_rows(const std::vector<GateExample>& examples) {
   std::int64_t rows = 0;
   for (const GateExample& example : examples) rows += example.last_row - example.first_row;
@@ -134,8 +127,8 @@ selection::GateLayer train_layer(const Sessions& sessions, int layer,
   }
   selection::GateLayer gate;
   gate.num_k_heads = model.num_kv_heads;
-  gate.q_weight = values_of(weights.q);
-  gate.k_weight = values_of(weights.k);
+  gate.q_weight = selection::on_host<float>(weights.q);
+  gate.k_weight = selection::on_host<float>(weights.k);
   return gate;
 }
 

@@ -1,6 +1,5 @@
 #include "core/calibration/pattern_search.h"
 
-#include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/selection/blocks/attention_patterns.h"
@@ -14,9 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
-#include <utility>
 #include <vector>
 
 namespace kvloupe::calibration {
@@ -46,14 +43,8 @@ std::vector<HeadPattern> candidates_for(std::int64_t length) {
 
 // Attention that each past key receives from the chunk's rows in one head, [P].
 std::vector<double> past_mass(const Cell& cell, std::int64_t head) {
-  const at::Tensor q = cell.q.narrow(0, head, 1);
-  const at::Tensor k = cell.k.narrow(0, head / cell.gqa_group_size(), 1);
-  const SoftmaxForm softmax = cell.softmax.of_heads(head, 1);
-  const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
-  const at::Tensor p = attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
-  const at::Tensor mass = p.sum(0, false, at::kDouble).slice(0, 0, cell.past_len).contiguous();
-  return std::vector<double>(mass.const_data_ptr<double>(),
-                             mass.const_data_ptr<double>() + mass.numel());
+  const at::Tensor p = selection::attention_of_head(cell, head);
+  return selection::on_host<double>(p.sum(0, false, at::kDouble).slice(0, 0, cell.past_len));
 }
 
 // Past keys that the head attends to, marked.

@@ -5,11 +5,11 @@
 #include "core/cuda/row_attention.cuh"
 #include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
+#include "core/cuda/start.cuh"
 
 #include <algorithm>
 #include <climits>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 
 namespace kvloupe::cuda {
@@ -34,21 +34,6 @@ struct AttendKernel {
 // For this size of heads, and for so many rows: a decoding step has few.
 AttendKernel fp32_kernel(const RowAttention& problem);
 AttendKernel half_kernel(const RowAttention& problem);
-
-template <typename Kernel, typename... Arguments>
-cudaError_t start(Kernel kernel, dim3 grid, std::size_t shared_bytes, cudaStream_t stream,
-                  const Arguments&... arguments) {
-  // More than 48 KiB of shared memory a block must be asked for.
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (status != cudaSuccess) return status;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
 
 // The keys of a tile: where they lie (none: -1) and the queries that see them, first and last.
 template <int kKeys>

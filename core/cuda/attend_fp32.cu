@@ -203,8 +203,8 @@ AttendKernel kernel_of() {
   using Memory = AttendMemory<kDim, kRowsOfThread>;
   const auto start_it = [](const AttendLaunch& launch, int row_tiles, cudaStream_t stream) {
     return start(attend_fp32_kernel<kDim, kRowsOfThread>,
-                 dim3(launch.problem.num_views, row_tiles, launch.parts), sizeof(Memory), stream,
-                 launch);
+                 dim3(launch.problem.num_views, row_tiles, launch.parts), kThreads, sizeof(Memory),
+                 stream, launch);
   };
   return {Memory::kRows, kBlocksOf<Memory>, start_it};
 }

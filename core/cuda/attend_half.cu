@@ -226,8 +226,8 @@ AttendKernel kernel_of() {
   using S = Shape<T, kDim, kWarpsOfRows>;
   const auto start_it = [](const AttendLaunch& launch, int row_tiles, cudaStream_t stream) {
     return start(attend_half_kernel<T, kDim, kWarpsOfRows>,
-                 dim3(launch.problem.num_views, row_tiles, launch.parts), sizeof(AttendMemory<S>),
-                 stream, launch);
+                 dim3(launch.problem.num_views, row_tiles, launch.parts), kThreads,
+                 sizeof(AttendMemory<S>), stream, launch);
   };
   return {S::kRows, kBlocksOf<AttendMemory<S>>, start_it};
 }

@@ -6,6 +6,7 @@
 
 #include "core/cuda/rank_value.cuh"
 #include "core/cuda/shared_memory.cuh"
+#include "core/cuda/start.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -308,20 +309,9 @@ __global__ void __launch_bounds__(kThreads) keep_best_kernel(KeepBest p, Level l
 
 template <typename Rank, int kThreads, int kHeld>
 cudaError_t launch(const KeepBest& p, const Level& level, cudaStream_t stream) {
-  using Kept = Memory<Rank, kThreads, kHeld>;
-  // More than 48 KiB of shared memory a block must be asked for.
-  if constexpr (sizeof(Kept) > (48 << 10)) {
-    const cudaError_t status =
-        cudaFuncSetAttribute(keep_best_kernel<Rank, kThreads, kHeld>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Kept));
-    if (status != cudaSuccess) return status;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(p.rows) * static_cast<unsigned>(level.parts));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(Kept);
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, keep_best_kernel<Rank, kThreads, kHeld>, p, level);
+  return start(keep_best_kernel<Rank, kThreads, kHeld>,
+               dim3(static_cast<unsigned>(p.rows) * static_cast<unsigned>(level.parts)), kThreads,
+               sizeof(Memory<Rank, kThreads, kHeld>), stream, p, level);
 }
 
 template <typename Rank>

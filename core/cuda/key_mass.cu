@@ -64,7 +64,7 @@ template <int kDim>
 cudaError_t launch_for(const RowAttention& p, float* key_mass, cudaStream_t stream) {
   const bool aligned =
       is_aligned<float>(p.q, 0, p.head_dim) && is_aligned<float>(p.k, p.k_head_stride, p.head_dim);
-  return start(mass_fp32_kernel<kDim>, dim3((p.kv_len + kKeys - 1) / kKeys, p.num_views),
+  return start(mass_fp32_kernel<kDim>, dim3((p.kv_len + kKeys - 1) / kKeys, p.num_views), kThreads,
                sizeof(MassMemory<kDim>), stream, p, aligned, key_mass);
 }
 

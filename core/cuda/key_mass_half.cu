@@ -85,8 +85,8 @@ cudaError_t launch_for(const RowAttention& p, float* key_mass, cudaStream_t stre
   const bool aligned =
       is_aligned<T>(p.q, 0, p.head_dim) && is_aligned<T>(p.k, p.k_head_stride, p.head_dim);
   return start(mass_half_kernel<T, kDim>,
-               dim3((p.kv_len + Memory::kKeys - 1) / Memory::kKeys, p.num_views), sizeof(Memory),
-               stream, p, aligned, key_mass);
+               dim3((p.kv_len + Memory::kKeys - 1) / Memory::kKeys, p.num_views), kThreads,
+               sizeof(Memory), stream, p, aligned, key_mass);
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 #include "core/cuda/pack_rows.cuh"
 
 #include "core/cuda/rows.cuh"
+#include "core/cuda/start.cuh"
 
 namespace kvloupe::cuda {
 namespace {
@@ -31,12 +32,9 @@ __global__ void __launch_bounds__(kThreads) pack_rows_kernel(PackRows p) {
 
 cudaError_t launch_pack_rows(const PackRows& p, cudaStream_t stream) {
   if (p.sets < 1 || p.rows_per_set < 1 || p.dim < 1) return cudaErrorInvalidValue;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(p.sets * row_blocks(p.rows_per_set));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
   return with_number_of(p.type, [&](auto number) {
-    return cudaLaunchKernelEx(&config, pack_rows_kernel<decltype(number)>, p);
+    return start(pack_rows_kernel<decltype(number)>, dim3(p.sets * row_blocks(p.rows_per_set)),
+                 kThreads, 0, stream, p);
   });
 }
 

@@ -3,6 +3,7 @@
 #include "core/cuda/pages.cuh"
 
 #include "core/cuda/rows.cuh"
+#include "core/cuda/start.cuh"
 
 namespace kvloupe::cuda {
 namespace {
@@ -67,11 +68,9 @@ __global__ void __launch_bounds__(kThreads) pages_kernel(PagesOfRows p) {
 template <typename T, typename Summary, int kVector>
 cudaError_t launch(const PagesOfRows& p, cudaStream_t stream) {
   const std::int64_t threads = static_cast<std::int64_t>(p.num_pages()) * (p.dim / kVector);
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads), p.heads);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, pages_kernel<T, Summary, kVector>, p);
+  return start(pages_kernel<T, Summary, kVector>,
+               dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads), p.heads), kThreads,
+               0, stream, p);
 }
 
 template <typename Summary>

@@ -166,7 +166,7 @@ struct Reduction {
     return cuda::start(reduce_probabilities_kernel<T, kRows>,
                        dim3(ceil_of(p.sets_of_head(), launch.sets_of_block),
                             ceil_of(p.num_keys, kTileKeys), p.num_kv_heads),
-                       sizeof(ReduceMemory<T, kRows>), stream, launch);
+                       kThreads, sizeof(ReduceMemory<T, kRows>), stream, launch);
   }
 };
 
@@ -227,8 +227,8 @@ cudaError_t launch_probabilities(const Probabilities& p, cudaStream_t stream) {
   if (status != cudaSuccess) return status;
   status = for_type_and_rows<Reduction>(p, launch, stream);
   if (status != cudaSuccess || p.slashes == nullptr) return status;
-  return start(sum_slashes_kernel, dim3(ceil_of(p.num_keys, kThreads), p.num_sets), 0, stream,
-               launch);
+  return start(sum_slashes_kernel, dim3(ceil_of(p.num_keys, kThreads), p.num_sets), kThreads, 0,
+               stream, launch);
 }
 
 }  // namespace kvloupe::cuda

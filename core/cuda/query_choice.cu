@@ -4,6 +4,7 @@
 #include "core/cuda/rank_value.cuh"
 #include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
+#include "core/cuda/start.cuh"
 
 namespace kvloupe::cuda {
 namespace {
@@ -95,25 +96,16 @@ __global__ void __launch_bounds__(kRankThreads) ranked_rows_kernel(RankedRows p)
 
 cudaError_t launch_query_relevance(const QueryRelevance& p, cudaStream_t stream) {
   if (p.heads < 1 || p.rows < 1 || p.dim < 1 || p.dim > kMostChannels) return cudaErrorInvalidValue;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(p.heads);
-  config.blockDim = dim3(kLanes * kWarps);
-  config.dynamicSmemBytes = sizeof(MeanMemory);
-  config.stream = stream;
   return with_number_of(p.type, [&](auto number) {
-    return cudaLaunchKernelEx(&config, query_relevance_kernel<decltype(number)>, p);
+    return start(query_relevance_kernel<decltype(number)>, dim3(p.heads), kLanes * kWarps,
+                 sizeof(MeanMemory), stream, p);
   });
 }
 
 cudaError_t launch_ranked_rows(const RankedRows& p, cudaStream_t stream) {
   if (p.rows < 1 || p.kept < 1 || p.kept > p.count || p.count > kMostRanked)
     return cudaErrorInvalidValue;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(p.rows);
-  config.blockDim = dim3(kRankThreads);
-  config.dynamicSmemBytes = sizeof(RankMemory);
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, ranked_rows_kernel, p);
+  return start(ranked_rows_kernel, dim3(p.rows), kRankThreads, sizeof(RankMemory), stream, p);
 }
 
 }  // namespace kvloupe::cuda

@@ -72,7 +72,8 @@ template <typename T>
 cudaError_t combine(const AttendLaunch& launch, cudaStream_t stream) {
   const RowAttention& p = launch.problem;
   const std::int64_t columns = p.v != nullptr ? p.head_dim : 1;
-  return start(combine_kernel<T>, dim3(ceil_of(p.num_rows * columns, kThreads)), 0, stream, launch);
+  return start(combine_kernel<T>, dim3(ceil_of(p.num_rows * columns, kThreads)), kThreads, 0,
+               stream, launch);
 }
 
 }  // namespace

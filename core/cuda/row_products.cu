@@ -5,6 +5,7 @@
 
 #include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
+#include "core/cuda/start.cuh"
 
 #include <cfloat>
 #include <cmath>
@@ -211,19 +212,10 @@ __global__ void __launch_bounds__(kThreads, (kBlocksOf<Memory<T, kWidth>>))
 
 template <typename T, int kWidth, int kVector>
 cudaError_t launch(const RowProducts& p, cudaStream_t stream) {
-  constexpr std::size_t kBytes = sizeof(Memory<T, kWidth>);
   constexpr int kKeysOfBlock = kTilesOfBlock * Memory<T, kWidth>::kKeys;
-  const auto kernel = row_products_kernel<T, kWidth, kVector>;
-  // More than 48 KiB of shared memory a block must be asked for.
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
-  if (status != cudaSuccess) return status;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3((p.num_keys + kKeysOfBlock - 1) / kKeysOfBlock, p.num_kv_heads);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, kernel, p);
+  return start(row_products_kernel<T, kWidth, kVector>,
+               dim3((p.num_keys + kKeysOfBlock - 1) / kKeysOfBlock, p.num_kv_heads), kThreads,
+               sizeof(Memory<T, kWidth>), stream, p);
 }
 
 template <typename T, int kWidth>

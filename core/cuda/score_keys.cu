@@ -3,6 +3,7 @@
 #include "core/cuda/lane_sums.cuh"
 #include "core/cuda/rows.cuh"
 #include "core/cuda/shared_memory.cuh"
+#include "core/cuda/start.cuh"
 
 namespace kvloupe::cuda {
 namespace {
@@ -62,13 +63,10 @@ __global__ void __launch_bounds__(kLanes* kWarps, 2) pack_chosen_kernel(ScoreKey
 }
 
 cudaError_t pack_chosen(const ScoreKeys& p, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(p.sets() * row_blocks(p.rows_per_set()) * kRowsOfBlock, p.num_kv_heads);
-  config.blockDim = dim3(kLanes * kWarps);
-  config.dynamicSmemBytes = sizeof(PackMemory);
-  config.stream = stream;
+  const dim3 grid(p.sets() * row_blocks(p.rows_per_set()) * kRowsOfBlock, p.num_kv_heads);
   return with_number_of(p.type, [&](auto number) {
-    return cudaLaunchKernelEx(&config, pack_chosen_kernel<decltype(number)>, p);
+    return start(pack_chosen_kernel<decltype(number)>, grid, kLanes * kWarps, sizeof(PackMemory),
+                 stream, p);
   });
 }
 

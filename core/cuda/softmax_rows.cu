@@ -106,7 +106,7 @@ struct Parts {
     const Probabilities& p = launch.problem;
     const int rows = p.sets_of_head() * p.rows;
     return cuda::start(softmax_parts_kernel<T, kRows>,
-                       dim3((rows + kRows - 1) / kRows, launch.num_parts, p.num_kv_heads),
+                       dim3((rows + kRows - 1) / kRows, launch.num_parts, p.num_kv_heads), kThreads,
                        sizeof(Slices<T, kRows>), stream, launch);
   }
 };
@@ -117,7 +117,8 @@ cudaError_t launch_softmax(const SoftmaxLaunch& launch, cudaStream_t stream) {
   const cudaError_t status = for_type_and_rows<Parts>(launch.problem, launch, stream);
   if (status != cudaSuccess) return status;
   const int softmaxes = launch.num_rows() / launch.rows_of_softmax;
-  return start(settle_softmax_kernel, dim3((softmaxes + kWarps - 1) / kWarps), 0, stream, launch);
+  return start(settle_softmax_kernel, dim3((softmaxes + kWarps - 1) / kWarps), kThreads, 0, stream,
+               launch);
 }
 
 }  // namespace kvloupe::cuda

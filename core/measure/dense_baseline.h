@@ -10,7 +10,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 namespace kvloupe::measure {

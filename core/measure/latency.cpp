@@ -13,7 +13,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace kvloupe::measure {

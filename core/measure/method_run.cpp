@@ -3,7 +3,6 @@
 #include "core/attention/paged_attention.h"
 #include "core/replay/block_report.h"
 #include "core/replay/replay.h"
-#include "core/replay/trace_basis.h"
 #include "core/selection/attend.h"
 #include "core/selection/blocks/page_tables.h"
 #include "core/selection/lanes/key_copies.h"
@@ -11,7 +10,6 @@
 #include "core/selection/lanes/reassigned_keys.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace kvloupe::measure {
 namespace {

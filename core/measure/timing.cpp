@@ -1,6 +1,5 @@
 #include "core/measure/timing.h"
 
-#include "core/base/units.h"
 #include "core/device/thread_usage.h"
 #include "core/device/threads.h"
 #include "core/device/torch_device.h"
@@ -8,7 +7,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>

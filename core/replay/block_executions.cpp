@@ -5,8 +5,6 @@
 #include "core/selection/attend.h"
 #include "core/selection/blocks/block_selector.h"
 
-#include <algorithm>
-
 namespace kvloupe::replay {
 namespace {
 

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <vector>
-
 namespace kvloupe::replay {
 namespace {
 

@@ -1,7 +1,6 @@
 #include "core/replay/compare.h"
 
 #include "core/base/error.h"
-#include "core/base/printable.h"
 #include "core/replay/request_checks.h"
 #include "core/selection/selector.h"
 

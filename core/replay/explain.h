@@ -9,7 +9,10 @@
 #include "core/session/session.h"
 #include "core/trace/runs/selection_record.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +33,16 @@ enum class Stage {
 inline constexpr int kNumStages = 8;
 const char* name_of(Stage stage);   // "query_sampling"
 const char* words_of(Stage stage);  // "query sampling", as one says it
+// The stages that lost something, most first.
+template <typename Amount>
+std::vector<Stage> causes_of(const std::array<Amount, kNumStages>& lost) {
+  std::vector<Stage> causes;
+  for (int i = 0; i < kNumStages; ++i)
+    if (lost[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
+  std::ranges::stable_sort(causes, std::greater(),
+                           [&](Stage stage) { return lost[static_cast<std::size_t>(stage)]; });
+  return causes;
+}
 
 // A row of heads as a table or a sentence calls it: "KV head 1", "query head 5", "query heads 4 to 7".
 std::string row_words(const selection::RowLayout& layout, int row);

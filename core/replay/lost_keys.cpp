@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <utility>
 
 namespace kvloupe::replay {
 namespace {

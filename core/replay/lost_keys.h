@@ -57,7 +57,7 @@ struct LostMass {
     return lost > 0 ? by_cause[static_cast<std::size_t>(cause)] / lost : 0;
   }
   // Those that lost any mass, most first.
-  std::vector<Stage> causes() const;
+  std::vector<Stage> causes() const { return causes_of(by_cause); }
   void add(const LostMass& other);
 };
 
@@ -124,15 +124,6 @@ inline double HeadChoices::merge_loss() const {
   double sum = 0;
   for (const Head& head : heads) sum += head.recall_alone - head.recall_merged;
   return heads.empty() ? 0 : sum / static_cast<double>(heads.size());
-}
-
-inline std::vector<Stage> LostMass::causes() const {
-  std::vector<Stage> causes;
-  for (int i = 0; i < kNumStages; ++i)
-    if (by_cause[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
-  std::stable_sort(causes.begin(), causes.end(),
-                   [&](Stage a, Stage b) { return share_of(a) > share_of(b); });
-  return causes;
 }
 
 inline void LostMass::add(const LostMass& other) {

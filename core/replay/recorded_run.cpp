@@ -5,8 +5,6 @@
 #include "core/replay/request_checks.h"
 #include "core/trace/trace_writer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -40,6 +40,7 @@ struct SpanHead {
 
   bool keeps_all() const { return kept == keys; }
   std::int64_t lost() const { return keys - kept; }
+  std::vector<Stage> causes() const { return causes_of(lost_to); }
 };
 
 // One thing changed, in the rows that lose some of the span.
@@ -76,7 +77,7 @@ struct SpanLoss {
     std::optional<std::int64_t> enough;  // in all of them; none: unknown, or no budget is
 
     std::int64_t lost() const { return keys - kept; }
-    std::vector<Stage> causes() const;  // that lost a key, most first
+    std::vector<Stage> causes() const { return causes_of(lost_to); }
   };
   Sums sums() const;
   Sums sums_of_layer(int layer) const;

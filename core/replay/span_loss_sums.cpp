@@ -84,16 +84,6 @@ std::string causes_of(const SpanLoss::Sums& sums) {
 
 }  // namespace
 
-std::vector<Stage> SpanLoss::Sums::causes() const {
-  std::vector<Stage> causes;
-  for (int i = 0; i < kNumStages; ++i)
-    if (lost_to[static_cast<std::size_t>(i)] > 0) causes.push_back(static_cast<Stage>(i));
-  std::stable_sort(causes.begin(), causes.end(), [&](Stage a, Stage b) {
-    return lost_to[static_cast<std::size_t>(a)] > lost_to[static_cast<std::size_t>(b)];
-  });
-  return causes;
-}
-
 SpanLoss::Sums SpanLoss::sums() const {
   Sums sums;
   bool all_known = true;

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
 namespace kvloupe::replay {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 

@@ -1,5 +1,6 @@
 #include "core/selection/cell_rows.h"
 
+#include "core/attention/attention.h"
 #include "core/attention/upload.h"
 #include "core/base/error.h"
 
@@ -70,6 +71,14 @@ std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor) {
   for (std::int64_t row = 0; row < host.size(0); ++row, values += host.size(1))
     rows.emplace_back(values, values + host.size(1));
   return rows;
+}
+
+at::Tensor attention_of_head(const Cell& cell, std::int64_t q_head) {
+  const SoftmaxForm softmax = cell.softmax.of_heads(q_head, 1);
+  const at::Tensor q = cell.q.narrow(0, q_head, 1);
+  const at::Tensor k = cell.k.narrow(0, q_head / cell.gqa_group_size(), 1);
+  const at::Tensor lse = attention::chunk_mass(q, k, softmax).lse;
+  return attention::attention_rows(q[0], k[0], softmax, cell.past_len, lse[0]);
 }
 
 at::Tensor take_rows(const at::Tensor& queries, std::span<const std::int32_t> rows) {

@@ -64,6 +64,9 @@ std::vector<std::vector<T>> all_on_host(const std::vector<at::Tensor>& tensors);
 // Of int32 [R, n], row by row.
 std::vector<std::vector<std::int32_t>> rows_on_host(const at::Tensor& tensor);
 
+// A query head's attention over all keys of the cell, [m, kv_len]; 0 where a row does not see the key.
+at::Tensor attention_of_head(const Cell& cell, std::int64_t q_head);
+
 // These rows of queries [H, m, W]: [H, rows, W].
 at::Tensor take_rows(const at::Tensor& queries, std::span<const std::int32_t> rows);
 

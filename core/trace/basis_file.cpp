@@ -4,7 +4,6 @@
 #include "core/trace/basis_file.h"
 
 #include "core/base/error.h"
-#include "core/base/units.h"
 #include "core/base/version.h"
 #include "core/base/whole_file.h"
 #include "core/trace/fields/trace_names.h"

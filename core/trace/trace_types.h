@@ -14,6 +14,7 @@
 namespace kvloupe::trace {
 
 enum class Phase : std::uint8_t { Prefill = 0, Decode = 1 };
+inline const char* name_of(Phase phase) { return phase == Phase::Decode ? "decode" : "prefill"; }
 enum class DType { F16, F32 };
 using kvloupe::ComputeType;
 // How the model ran (a trace), or how a selection was made (a run).

@@ -4,7 +4,6 @@
 
 #include "core/base/error.h"
 #include "core/base/output_file.h"
-#include "core/base/units.h"
 #include "core/trace/fields/field_storage.h"
 #include "core/trace/fields/trace_header.h"
 #include "core/trace/fields/trace_layout.h"
@@ -17,13 +16,8 @@
 #include "core/trace/write/part_file.h"
 #include "core/trace/write/trace_copy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
-#include <numeric>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 namespace kvloupe::trace {

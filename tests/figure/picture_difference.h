@@ -24,7 +24,7 @@ PictureDifference difference(const Image& got, const Image& reference);
 
 // Throw std::runtime_error: a file that cannot be read or written.
 Image read_png(const std::string& path);
-// With 16 levels a channel, and so a palette in most cases: a fifth of what write_png makes.
+// With 16 levels a channel, and so a palette in most cases: a fifth of what png_bytes makes.
 void write_reference(const std::string& path, const Image& image);
 
 }  // namespace kvloupe::figure::testing

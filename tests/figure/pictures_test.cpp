@@ -4,6 +4,7 @@
 #include "app/figure/headless.h"
 #include "app/panels/panel.h"
 #include "app/state/view_list.h"
+#include "core/base/whole_file.h"
 #include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
@@ -93,8 +94,8 @@ TEST_P(PicturesTest, TwoTracesShareNone) {
   EXPECT_TRUE(first.rgba != fresh.rgba) << "the traces look alike: the test says nothing";
   EXPECT_TRUE(second.rgba == fresh.rgba) << "see second.png and fresh.png";
   if (HasFailure()) {
-    write_png("second.png", second);
-    write_png("fresh.png", fresh);
+    write_whole_file("second.png", png_bytes(second));
+    write_whole_file("fresh.png", png_bytes(fresh));
   }
 }
 

@@ -4,6 +4,7 @@
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
 #include "app/state/view_list.h"
+#include "core/base/whole_file.h"
 #include "tests/figure/picture_difference.h"
 #include "tests/figure/view_picture_list.h"
 
@@ -51,8 +52,8 @@ TEST_P(ViewPicture, LooksAsItsReference) {
   fs::remove(difference_file);
   if (found.tolerable()) return;
   fs::create_directories(kDifferences);
-  write_png(got_file.string(), got);
-  write_png(difference_file.string(), found.shown);
+  write_whole_file(got_file.string(), png_bytes(got));
+  write_whole_file(difference_file.string(), png_bytes(found.shown));
   ADD_FAILURE() << name << ": " << found.text() << "; see out/pictures/" << name
                 << ".difference.png; if it should look so, tests/tools/make_pictures.sh makes the "
                    "references anew";

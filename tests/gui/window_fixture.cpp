@@ -2,6 +2,7 @@
 
 #include "app/figure/headless.h"
 #include "core/base/paths.h"
+#include "core/base/whole_file.h"
 #include "tests/gui/slowness.h"
 
 #include <chrono>
@@ -129,10 +130,7 @@ void WindowTest::note(const std::string& text) {
 }
 
 void WindowTest::save_picture(const std::string& file) {
-  app->after_render = [&] {
-    const auto pixels = app->read_pixels();
-    figure::write_png(file, {pixels.width, pixels.height, pixels.rgba});
-  };
+  app->after_render = [&] { write_whole_file(file, figure::png_bytes(app->read_pixels())); };
   frames(1);
   app->after_render = nullptr;
 }

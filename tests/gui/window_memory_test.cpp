@@ -3,6 +3,7 @@
 #include "app/figure/headless.h"
 #include "app/shell/frame/app_window.h"
 #include "core/base/paths.h"
+#include "core/base/whole_file.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/slowness.h"
 
@@ -50,10 +51,7 @@ class WindowMemory : public ::testing::Test {
     }
   }
   void save_picture(const std::string& file) {
-    app->after_render = [&] {
-      const auto pixels = app->read_pixels();
-      figure::write_png(file, {pixels.width, pixels.height, pixels.rgba});
-    };
+    app->after_render = [&] { write_whole_file(file, figure::png_bytes(app->read_pixels())); };
     app->frame();
     app->after_render = nullptr;
   }

@@ -1,8 +1,8 @@
 #include "tests/replay/small_trace.h"
 
 #include "core/trace/basis_file.h"
-#include "core/trace/hdf5/half_bits.h"
 #include "core/trace/trace_writer.h"
+#include "tests/trace/half_bits.h"
 
 #include <algorithm>
 #include <atomic>

@@ -4,6 +4,7 @@
 #include "app/shell/explorer.h"
 #include "app/shell/frame/frame_guard.h"
 #include "core/base/error.h"
+#include "core/base/whole_file.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
 #include "tests/gui/workspace_steps.h"
@@ -289,7 +290,7 @@ TEST_F(Guard, IsTriedAgainWhereItFailed) {
   EXPECT_EQ(drawn, 1) << "what failed is not drawn in every frame";
   const ImGuiWindow* window = ImGui::FindWindowByName(explorer.panels().window_of(kFaulty).c_str());
   ASSERT_NE(window, nullptr);
-  figure::write_png("guard.png", renderer.read());
+  write_whole_file("guard.png", figure::png_bytes(renderer.read()));
   fails = false;
   // The button is in the middle of the window, below its sentence.
   const ImVec2 center = window->Rect().GetCenter();

@@ -2,7 +2,7 @@
 #include "core/trace/check/repair.h"
 
 #include "core/base/error.h"
-#include "core/trace/hdf5/half_bits.h"
+#include "tests/trace/half_bits.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 

@@ -10,8 +10,6 @@
 #include <fmt/format.h>
 #include <misc/cpp/imgui_stdlib.h>
 
-#include <optional>
-
 namespace kvloupe::shell {
 namespace {
 

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 namespace kvloupe::shell {

@@ -1,6 +1,7 @@
 // See app_window.h.
 #include "app/shell/frame/app_window.h"
 
+#include "app/figure/headless.h"
 #include "app/shell/frame/display_watch.h"
 #include "app/shell/frame/pace.h"
 #include "app/shell/saved/session_saver.h"
@@ -262,20 +263,10 @@ void AppWindow::wait() {
   impl_->lively = kFramesAfterInput;
 }
 
-AppWindow::Pixels AppWindow::read_pixels() {
-  Pixels pixels;
-  glfwGetFramebufferSize(impl_->window, &pixels.width, &pixels.height);
-  const std::size_t stride = static_cast<std::size_t>(pixels.width) * 4;
-  std::vector<std::uint8_t> upside_down(stride * static_cast<std::size_t>(pixels.height));
-  glPixelStorei(GL_PACK_ALIGNMENT, 1);
-  glReadPixels(0, 0, pixels.width, pixels.height, GL_RGBA, GL_UNSIGNED_BYTE, upside_down.data());
-  pixels.rgba.resize(upside_down.size());
-  for (int row = 0; row < pixels.height; ++row)
-    std::memcpy(pixels.rgba.data() + stride * static_cast<std::size_t>(row),
-                upside_down.data() + stride * static_cast<std::size_t>(pixels.height - 1 - row),
-                stride);
-  for (std::size_t i = 3; i < pixels.rgba.size(); i += 4) pixels.rgba[i] = 255;
-  return pixels;
+figure::Image AppWindow::read_pixels() {
+  int width = 0, height = 0;
+  glfwGetFramebufferSize(impl_->window, &width, &height);
+  return figure::framebuffer_image(width, height);
 }
 
 }  // namespace kvloupe::shell

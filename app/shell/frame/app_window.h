@@ -2,6 +2,7 @@
 // drive it.
 #pragma once
 
+#include "app/figure/image.h"
 #include "app/shell/explorer.h"
 #include "app/shell/frame/window.h"
 
@@ -31,11 +32,7 @@ class AppWindow {
   // Sleeps until there is something to draw.
   void wait();
   // The pixels of the last frame.
-  struct Pixels {
-    int width = 0, height = 0;
-    std::vector<std::uint8_t> rgba;  // rows from the top
-  };
-  Pixels read_pixels();
+  figure::Image read_pixels();
   // Called after the frame's Render and before it is shown.
   std::function<void()> after_render;
 

@@ -121,22 +121,26 @@ void dock_if_homeless(const Perspective& perspective, const std::string& name) {
   ImGui::SetNextWindowDockID(large->ID, lost ? ImGuiCond_Always : ImGuiCond_FirstUseEver);
 }
 
-void bring_to_front(const std::string& name) {
-  ImGui::SetNextWindowFocus();
+namespace {
+
+// Both null where the window is no tab.
+std::pair<ImGuiTabBar*, ImGuiTabItem*> tab_of(const std::string& name) {
   const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
   if (window == nullptr || window->DockNode == nullptr || window->DockNode->TabBar == nullptr)
-    return;
+    return {};
   ImGuiTabBar* tabs = window->DockNode->TabBar;
-  if (ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId))
-    ImGui::TabBarQueueFocus(tabs, tab);
+  return {tabs, ImGui::TabBarFindTabByID(tabs, window->TabId)};
+}
+
+}  // namespace
+
+void bring_to_front(const std::string& name) {
+  ImGui::SetNextWindowFocus();
+  if (const auto [tabs, tab] = tab_of(name); tab != nullptr) ImGui::TabBarQueueFocus(tabs, tab);
 }
 
 void make_first_tab(const std::string& name) {
-  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
-  if (window == nullptr || window->DockNode == nullptr || window->DockNode->TabBar == nullptr)
-    return;
-  ImGuiTabBar* tabs = window->DockNode->TabBar;
-  ImGuiTabItem* tab = ImGui::TabBarFindTabByID(tabs, window->TabId);
+  const auto [tabs, tab] = tab_of(name);
   if (tab != nullptr) std::rotate(tabs->Tabs.begin(), tab, tab + 1);
 }
 

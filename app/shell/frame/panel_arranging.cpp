@@ -3,7 +3,6 @@
 #include "app/shell/frame/dock_tree.h"
 #include "app/shell/frame/panel_host.h"
 #include "app/state/sight.h"
-#include "app/widgets/figure.h"
 #include "app/widgets/key_names.h"
 
 #include <fmt/format.h>

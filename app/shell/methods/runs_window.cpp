@@ -182,10 +182,7 @@ void sort_by(std::vector<Key>& keys, bool falling) {
 }  // namespace
 
 void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
-  {
-    const std::lock_guard lock(failures_mutex_);
-    for (const std::string& failure : std::exchange(failures_, {})) messages_.say(failure, true);
-  }
+  for (const std::string& failure : writer_.failures()) messages_.say(failure, true);
   if (!workspace.has_trace()) return;
   const state::Place place = workspace.place();
   // What is kept of a span is of the chunk shown, unless something else is chosen.
@@ -414,14 +411,7 @@ void RunsWindow::change_marks(state::Workspace& workspace,
   const state::RunMarks before = tab.marks;
   change(tab.marks);
   if (tab.marks == before) return;
-  writer_.run([this, path = tab.path, before, now = tab.marks] {
-    try {
-      save_run_marks(path, before, now);
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(failures_mutex_);
-      failures_.emplace_back(error.what());
-    }
-  });
+  writer_.run([path = tab.path, before, now = tab.marks] { save_run_marks(path, before, now); });
 }
 
 void RunsWindow::watched_ui(const widgets::Palette& palette, const Row& row) const {

@@ -15,7 +15,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,9 +72,7 @@ class RunsWindow {
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;              // by method
   std::optional<trace::TokenSpan> watched_;  // all or some of it before the last of `spans_`
   state::NumberChunks chunks_, spans_;       // over which numbers and watched keys are counted
-  std::mutex failures_mutex_;
-  std::vector<std::string> failures_;  // of writes in the background
-  BackgroundWriter writer_;            // last: what it does uses the rest
+  BackgroundWriter writer_;
 };
 
 }  // namespace kvloupe::shell

@@ -2,7 +2,6 @@
 
 #include "app/state/shell_words.h"
 #include "core/base/error.h"
-#include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/selection/spec/method_spec.h"
 
@@ -10,7 +9,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <filesystem>
 
 namespace kvloupe::shell {

@@ -1,5 +1,6 @@
 #include "app/shell/saved/background_writer.h"
 
+#include <exception>
 #include <utility>
 
 namespace kvloupe::shell {
@@ -23,6 +24,11 @@ void BackgroundWriter::run(std::function<void()> work) {
   changed_.notify_all();
 }
 
+std::vector<std::string> BackgroundWriter::failures() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(failures_, {});
+}
+
 void BackgroundWriter::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return waiting_.empty() && !busy_; });
@@ -37,8 +43,14 @@ void BackgroundWriter::work() {
     waiting_.pop_front();
     busy_ = true;
     lock.unlock();
-    next();
+    std::string failure;
+    try {
+      next();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
     lock.lock();
+    if (!failure.empty()) failures_.push_back(std::move(failure));
     busy_ = false;
     changed_.notify_all();
   }

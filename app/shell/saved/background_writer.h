@@ -5,7 +5,9 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace kvloupe::shell {
 
@@ -13,8 +15,10 @@ class BackgroundWriter {
  public:
   BackgroundWriter();
   ~BackgroundWriter();  // when all is done
-  // In the order asked for. It throws nothing.
+  // In the order asked for.
   void run(std::function<void()> work);
+  // What work threw since this was asked last, one sentence each.
+  std::vector<std::string> failures();
   // Returns when nothing is left to do.
   void finish();
 
@@ -24,6 +28,7 @@ class BackgroundWriter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
+  std::vector<std::string> failures_;
   bool busy_ = false, ending_ = false;
   std::thread thread_;
 };

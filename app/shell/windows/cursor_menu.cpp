@@ -1,13 +1,9 @@
 #include "app/shell/windows/cursor_menu.h"
 
 #include "app/panels/view_frame.h"
-#include "app/state/token_text.h"
 #include "app/widgets/key_names.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
-
-#include <utility>
 
 namespace kvloupe::shell {
 namespace {

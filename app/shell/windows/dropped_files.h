@@ -6,7 +6,6 @@
 #include "app/state/workspace.h"
 
 #include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>

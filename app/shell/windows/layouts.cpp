@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 Layouts::Layouts(state::Workspace& workspace, PanelHost& panels, WindowSteps& steps,
                  FileDialog& files, Messages& messages)
     : workspace_(workspace), panels_(panels), steps_(steps), files_(files), messages_(messages) {
-  layouts_ = saved_layouts(failures_);
+  layouts_ = saved_layouts(unread_);
 }
 
 const Layout* Layouts::find(const std::string& name) const {
@@ -65,7 +65,8 @@ void Layouts::list_ui() {
 }
 
 void Layouts::draw(const widgets::Palette& palette) {
-  say_failures();
+  for (const auto& failures : {std::exchange(unread_, {}), writer_.failures()})
+    for (const std::string& failure : failures) messages_.say(failure, true);
   constexpr const char* kId = "Save the layout";
   if (std::exchange(opening_, false)) ImGui::OpenPopup(kId);
   ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Always, {0.5F, 0.5F});
@@ -102,12 +103,12 @@ void Layouts::put(const Layout& layout) {
   layouts_.insert(std::upper_bound(layouts_.begin(), layouts_.end(), layout,
                                    [](const auto& a, const auto& b) { return a.name < b.name; }),
                   layout);
-  in_background([layout] { write_layout(layout_path(layout.name), layout); });
+  writer_.run([layout] { write_layout(layout_path(layout.name), layout); });
 }
 
 void Layouts::remove(const std::string& name) {
   std::erase_if(layouts_, [&](const Layout& layout) { return layout.name == name; });
-  in_background([name] { fs::remove(layout_path(name)); });
+  writer_.run([name] { fs::remove(layout_path(name)); });
 }
 
 void Layouts::import_from(const std::string& folder) {
@@ -155,22 +156,6 @@ void Layouts::write_file(const std::string& file, const Layout& layout) {
         messages_.say("Written: " + printable(*written), false);
       },
       [this](const Error& error) { messages_.say(error.what(), true); });
-}
-
-void Layouts::in_background(std::function<void()> work) {
-  writer_.run([this, work = std::move(work)] {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(failures_mutex_);
-      failures_.emplace_back(error.what());
-    }
-  });
-}
-
-void Layouts::say_failures() {
-  const std::lock_guard lock(failures_mutex_);
-  for (const std::string& failure : std::exchange(failures_, {})) messages_.say(failure, true);
 }
 
 }  // namespace kvloupe::shell

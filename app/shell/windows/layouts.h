@@ -8,8 +8,6 @@
 #include "app/state/workspace.h"
 #include "app/widgets/palette.h"
 
-#include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,8 +34,6 @@ class Layouts {
   void put(const Layout& layout);  // in the place of one of its name
   void remove(const std::string& name);
   const Layout* find(const std::string& name) const;
-  void in_background(std::function<void()> work);
-  void say_failures();
 
   state::Workspace& workspace_;
   PanelHost& panels_;
@@ -47,9 +43,8 @@ class Layouts {
   std::vector<Layout> layouts_;  // by name
   bool opening_ = false;
   std::string name_, last_name_;
-  std::mutex failures_mutex_;
-  std::vector<std::string> failures_;  // of writes in the background
-  BackgroundWriter writer_;            // last: what it does uses the rest
+  std::vector<std::string> unread_;  // why files are no layouts, to be told
+  BackgroundWriter writer_;
 };
 
 }  // namespace kvloupe::shell

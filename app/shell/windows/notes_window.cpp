@@ -55,7 +55,7 @@ void NotesWindow::bring_back(const std::string& trace, Notes& notes) {
 }
 
 void NotesWindow::draw(state::Workspace& workspace, const widgets::Palette& palette) {
-  say_failures();
+  for (const std::string& failure : writer_.failures()) messages_.say(failure, true);
   state::TraceTab* tab = workspace.traces.ready();
   if (tab == nullptr) return;
   Notes& notes = notes_of(tab->path);
@@ -169,23 +169,16 @@ void NotesWindow::remove(const std::string& trace, Notes& notes, std::size_t ind
 
 void NotesWindow::save(const std::string& trace, NoteChange change) {
   writer_.run([this, trace, change = std::move(change)] {
-    std::string why;
     try {
       save_notes(trace, {change});
     } catch (const std::exception& error) {
-      why = error.what();
+      const std::lock_guard lock(unsaved_mutex_);
+      unsaved_[change.id] = {trace, change, error.what()};
+      throw;
     }
-    const std::lock_guard lock(failures_mutex_);
+    const std::lock_guard lock(unsaved_mutex_);
     unsaved_.erase(change.id);
-    if (why.empty()) return;
-    failures_.push_back(why);
-    unsaved_[change.id] = {trace, change, why};
   });
-}
-
-void NotesWindow::say_failures() {
-  const std::lock_guard lock(failures_mutex_);
-  for (const std::string& failure : std::exchange(failures_, {})) messages_.say(failure, true);
 }
 
 void NotesWindow::finish() {
@@ -196,7 +189,7 @@ void NotesWindow::finish() {
   writer_.finish();
   std::map<std::string, Unsaved> again;
   {
-    const std::lock_guard lock(failures_mutex_);
+    const std::lock_guard lock(unsaved_mutex_);
     again = unsaved_;
   }
   for (const auto& [id, unsaved] : again) save(unsaved.trace, unsaved.change);
@@ -204,7 +197,7 @@ void NotesWindow::finish() {
 }
 
 std::string NotesWindow::unsaved() {
-  const std::lock_guard lock(failures_mutex_);
+  const std::lock_guard lock(unsaved_mutex_);
   return unsaved_.empty() ? "" : unsaved_.begin()->second.why;
 }
 

@@ -52,19 +52,17 @@ class NotesWindow {
   void bring_back(const std::string& trace, Notes& notes);
   void remove(const std::string& trace, Notes& notes, std::size_t index);
   void save(const std::string& trace, NoteChange change);
-  void say_failures();
 
   Messages& messages_;
   std::map<std::string, Notes> by_trace_;
   std::string focus_;  // id of the note whose text is typed next
   std::string typed_;  // id of the one that is not saved yet
-  std::mutex failures_mutex_;
-  std::vector<std::string> failures_;  // of writes in the background, to be told
   struct Unsaved {
     std::string trace;
     NoteChange change;
     std::string why;
   };
+  std::mutex unsaved_mutex_;
   std::map<std::string, Unsaved> unsaved_;  // by note
   BackgroundWriter writer_;                 // last: what it does uses the rest
 };

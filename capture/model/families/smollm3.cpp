@@ -1,8 +1,6 @@
 // SmolLM3: Llama whose every fourth layer has no position embedding (NoPE).
 #include "capture/model/family.h"
 
-#include <vector>
-
 namespace kvloupe::capture {
 
 void family_smollm3(Family& family) {

@@ -14,7 +14,6 @@
 #include "core/selection/remembers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 namespace kvloupe::selection {

@@ -18,7 +18,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace kvloupe::selection {
 namespace {

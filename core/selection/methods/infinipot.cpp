@@ -17,8 +17,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 namespace kvloupe::selection {
 namespace {
 

@@ -19,7 +19,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 

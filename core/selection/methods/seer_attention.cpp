@@ -21,8 +21,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <utility>
 
 namespace kvloupe::selection {
 namespace {

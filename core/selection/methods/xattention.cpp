@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 namespace kvloupe::selection {
 namespace {

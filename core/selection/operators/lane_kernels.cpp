@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvloupe::selection {

@@ -12,7 +12,6 @@
 #include <ATen/ATen.h>
 
 #include <optional>
-#include <tuple>
 
 namespace kvloupe::selection {
 namespace {

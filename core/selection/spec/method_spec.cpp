@@ -5,12 +5,12 @@
 #include "core/base/rounded_down.h"
 #include "core/base/units.h"
 #include "core/selection/spec/default_budget.h"
+#include "core/selection/spec/method.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace kvloupe::selection {
@@ -128,41 +128,13 @@ std::string default_of(const MethodInfo& info, const ParamInfo& param) {
   return param.default_text;
 }
 
-}  // namespace
-
-namespace {
-
-// budget_tokens, budget_ratio, budget_scope.
 std::vector<ParamInfo> budget_params() {
-  ParamInfo tokens;
-  tokens.name = kBudgetTokens;
-  tokens.type = ParamType::Int;
-  tokens.default_text = std::to_string(kDefaultBudget);
-  tokens.max = 2147483647;
-  tokens.meaning = "keys kept per layer and row; 0 when budget_ratio is used";
-  ParamInfo ratio;
-  ratio.name = kBudgetRatio;
-  ratio.type = ParamType::Float;
-  ratio.default_text = kZero;
-  ratio.max = 1;
-  ratio.meaning = "keys kept as a share of the keys before the chunk; 0 when unused";
-  ParamInfo scope;
-  scope.name = "budget_scope";
-  scope.type = ParamType::Enum;
-  scope.default_text = "past";
-  scope.choices = {"past", "all"};
-  scope.meaning = "past: the chunk's own keys are always visible; all: they compete too";
-  return {tokens, ratio, scope};
-}
-
-ParamInfo skip_layers_param() {
-  ParamInfo skip;
-  skip.name = kSkipLayers;
-  skip.type = ParamType::Int;
-  skip.default_text = kZero;
-  skip.max = 1 << 20;
-  skip.meaning = "the model's first layers, which stay dense";
-  return skip;
+  return {int_param(kBudgetTokens, kDefaultBudget, 0, 2147483647,
+                    "keys kept per layer and row; 0 when budget_ratio is used"),
+          float_param(kBudgetRatio, 0, 0, 1,
+                      "keys kept as a share of the keys before the chunk; 0 when unused"),
+          enum_param("budget_scope", {"past", "all"},
+                     "past: the chunk's own keys are always visible; all: they compete too")};
 }
 
 }  // namespace
@@ -170,7 +142,8 @@ ParamInfo skip_layers_param() {
 const std::vector<ParamInfo>& common_params(const MethodInfo& info) {
   static const std::vector<ParamInfo> none, budget = budget_params(), all = [] {
     std::vector<ParamInfo> params = budget_params();
-    params.push_back(skip_layers_param());
+    params.push_back(
+        int_param(kSkipLayers, 0, 0, 1 << 20, "the model's first layers, which stay dense"));
     return params;
   }();
   if (info.budget == BudgetUse::None) return none;

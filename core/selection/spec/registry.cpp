@@ -131,73 +131,58 @@ std::optional<int> source_layer(const MethodSpec& spec, const ModelShape&, int l
   return method.source_layer(spec, layer);
 }
 
-ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
-                    std::string meaning) {
-  ParamInfo param;
-  param.name = std::move(name);
-  param.type = ParamType::Int;
-  param.default_text = fmt::format("{}", value);
-  param.min = static_cast<double>(min);
-  param.max = static_cast<double>(max);
-  param.meaning = std::move(meaning);
-  return param;
-}
+namespace {
 
-ParamInfo float_param(std::string name, double value, double min, double max, std::string meaning) {
+ParamInfo param_of(ParamType type, std::string name, std::string default_text, std::string meaning,
+                   double min = 0, double max = 0) {
   ParamInfo param;
   param.name = std::move(name);
-  param.type = ParamType::Float;
-  param.default_text = format_shortest(value);
+  param.type = type;
+  param.default_text = std::move(default_text);
   param.min = min;
   param.max = max;
   param.meaning = std::move(meaning);
   return param;
 }
 
+}  // namespace
+
+ParamInfo int_param(std::string name, std::int64_t value, std::int64_t min, std::int64_t max,
+                    std::string meaning) {
+  return formula_param(std::move(name), fmt::format("{}", value), min, max, std::move(meaning));
+}
+
+ParamInfo float_param(std::string name, double value, double min, double max, std::string meaning) {
+  return param_of(ParamType::Float, std::move(name), format_shortest(value), std::move(meaning),
+                  min, max);
+}
+
 ParamInfo flag_param(std::string name, bool value, std::string meaning) {
-  ParamInfo param;
-  param.name = std::move(name);
-  param.type = ParamType::Bool;
-  param.default_text.assign(1, value ? '1' : '0');
-  param.max = 1;
-  param.meaning = std::move(meaning);
-  return param;
+  return param_of(ParamType::Bool, std::move(name), value ? "1" : "0", std::move(meaning), 0, 1);
 }
 
 ParamInfo enum_param(std::string name, std::vector<std::string> choices, std::string meaning) {
-  ParamInfo param;
-  param.name = std::move(name);
-  param.type = ParamType::Enum;
-  param.default_text = choices.front();
+  ParamInfo param = param_of(ParamType::Enum, std::move(name), choices.front(), std::move(meaning));
   param.choices = std::move(choices);
-  param.meaning = std::move(meaning);
   return param;
 }
 
 ParamInfo formula_param(std::string name, std::string formula, std::int64_t min, std::int64_t max,
                         std::string meaning) {
-  ParamInfo param = int_param(std::move(name), 0, min, max, std::move(meaning));
-  param.default_text = std::move(formula);
-  return param;
+  return param_of(ParamType::Int, std::move(name), std::move(formula), std::move(meaning),
+                  static_cast<double>(min), static_cast<double>(max));
 }
 
 ParamInfo basis_param() {
-  ParamInfo param;
-  param.name = "basis";
-  param.type = ParamType::Path;
-  param.default_text = "auto";
-  param.meaning =
+  return param_of(
+      ParamType::Path, "basis", "auto",
       "auto: the calibrated basis of this model; self: fitted on the trace itself (leakage); or a "
-      "file made by kvloupe calibrate";
-  return param;
+      "file made by kvloupe calibrate");
 }
 
 ParamInfo path_param(std::string name, std::string meaning) {
-  ParamInfo param;
-  param.name = std::move(name);
-  param.type = ParamType::Path;
+  ParamInfo param = param_of(ParamType::Path, std::move(name), "", std::move(meaning));
   param.required = true;
-  param.meaning = std::move(meaning);
   return param;
 }
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <numeric>
 
 namespace kvloupe::trace {
 namespace {

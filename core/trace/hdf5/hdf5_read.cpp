@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <functional>
-#include <numeric>
 #include <system_error>
 
 namespace kvloupe::trace::h5 {

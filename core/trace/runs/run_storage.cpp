@@ -9,17 +9,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace kvloupe::trace {
-namespace {
-
-void name_axes(hid_t dataset, const std::vector<std::string>& axes, const char* units) {
-  h5::write_attribute(dataset, "axes", axes);
-  h5::write_attribute(dataset, "units", units);
-}
-
-}  // namespace
 
 h5::Handle create_dataset(hid_t at, const std::string& path, hid_t type,
                           const std::vector<hsize_t>& dims,
@@ -59,7 +50,8 @@ h5::Handle create_kept_plot(hid_t run_group, const std::vector<int>& layers,
   h5::Handle kept =
       create_dataset(run_group, "kept", H5T_IEEE_F32LE, {chunks, columns},
                      {std::clamp<hsize_t>(chunks, 1, 1024), std::max<hsize_t>(columns, 1)}, false);
-  name_axes(kept.get(), {"chunk", "layer"}, "token");
+  h5::write_attribute(kept.get(), "axes", std::vector<std::string>{"chunk", "layer"});
+  h5::write_attribute(kept.get(), "units", "token");
   h5::write_attribute(kept.get(), "long_name", "keys kept, mean over the rows");
   const h5::Handle axis = create_dataset(run_group, "layer", H5T_STD_I32LE, {columns},
                                          {std::max<hsize_t>(columns, 1)}, false);

@@ -32,9 +32,8 @@ Table table(Workspace& workspace) {
     for (std::int32_t t = chunks[c].begin; t < chunks[c].end(); ++t) {
       const auto i = static_cast<std::size_t>(t);
       const bool dense = drift.against_dense();
-      table.rows.push_back({t, c, chunks[c].phase == trace::Phase::Decode ? "decode" : "prefill",
-                            ids[i], drift.nll[i], dense ? drift.dense_nll[i] : kUnknown,
-                            dense ? drift.kl[i] : kUnknown,
+      table.rows.push_back({t, c, trace::name_of(chunks[c].phase), ids[i], drift.nll[i],
+                            dense ? drift.dense_nll[i] : kUnknown, dense ? drift.kl[i] : kUnknown,
                             dense ? Cell(drift.agrees[i] != 0) : Cell()});
     }
   }

@@ -5,7 +5,6 @@
 #include "core/engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 

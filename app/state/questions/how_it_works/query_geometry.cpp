@@ -10,8 +10,6 @@
 #include "core/base/error.h"
 #include "core/engine/engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>

@@ -4,8 +4,6 @@
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 

@@ -5,7 +5,6 @@
 #include "app/state/questions/how_it_ran/run.h"
 #include "core/analysis/received_rankings.h"
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

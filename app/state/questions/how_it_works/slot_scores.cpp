@@ -6,8 +6,6 @@
 #include "core/base/error.h"
 #include "core/engine/engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>

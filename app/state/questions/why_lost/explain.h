@@ -6,7 +6,6 @@
 #include "core/replay/lost_keys.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include "app/state/questions/why_lost/explain_words.h"
 
 #include "app/state/labels.h"
-#include "app/state/token_text.h"
 #include "core/base/letters.h"
 #include "core/base/units.h"
 

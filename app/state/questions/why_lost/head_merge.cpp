@@ -3,7 +3,6 @@
 #include "app/state/questions/why_lost/worst_misses.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
-#include "core/base/error.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>

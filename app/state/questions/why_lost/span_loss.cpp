@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -16,13 +15,6 @@ namespace {
 using replay::SpanHead;
 using replay::SpanLoss;
 using table::Cell;
-
-// What a head lost most keys to.
-Cell main_cause(const SpanHead& head) {
-  const auto most = std::max_element(head.lost_to.begin(), head.lost_to.end());
-  if (*most == 0) return {};
-  return table::term_of(static_cast<replay::Stage>(most - head.lost_to.begin()));
-}
 
 }  // namespace
 
@@ -162,10 +154,11 @@ table::Table span_heads_table(const SpanLoss& loss, const std::vector<const Span
   if (loss.has_budgets) table.columns.push_back({"enough", "budget"});
   const double mass = loss.sums().mass;
   for (const SpanHead* head : heads) {
+    const std::vector<replay::Stage> causes = head->causes();
     table.rows.push_back({head->layer, table::HeadRow{loss.layout, head->row}, head->kept,
                           head->keys, mass > 0 ? Cell(head->mass / mass) : Cell(),
                           head->mass > 0 ? Cell(head->lost_mass / head->mass) : Cell(),
-                          main_cause(*head)});
+                          causes.empty() ? Cell() : table::term_of(causes.front())});
     if (loss.has_budgets) table.rows.back().emplace_back(head->enough);
   }
   return table;
