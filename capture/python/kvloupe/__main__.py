@@ -9,12 +9,14 @@ from .printable import printable
 
 
 def main(given=None):
+    given = sys.argv[1:] if given is None else given
     options = parser().parse_args(given)
+    options.given = given
     try:
         options.run(options)
     except KvloupeError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
-        return 1
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     return 0

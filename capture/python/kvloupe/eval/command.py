@@ -3,11 +3,11 @@ import hashlib
 import json
 import logging
 import os
-import sys
 
 from ..errors import KvloupeError
 from ..results import planned
 from ..results.journal import Journal
+from ..results.parts_folder import PartsFolder, take_in
 from ..results.results_file import read_results, write_results
 from ..results.same_run import check_same
 from ..results.table import summary
@@ -15,9 +15,11 @@ from . import harness_tasks
 from .data_folder import data_from, default_folder
 from .methods import budget_of, with_budgets
 from .model import KvloupeLM
-from .progress import Progress
+from .part import Part
+from .progress import Progress, tell_stopped
 from .run_options import as_turns, file_of, generation, run_of
 from .scoring import answered, samples_of
+from .workers import by_workers
 
 
 def run_eval(options):
@@ -27,31 +29,42 @@ def run_eval(options):
     gen_kwargs = generation(options.gen_kwargs)
     model = file_of(options.model)
     run = run_of(options, model)
+    part = Part(*options.part) if options.part else None
+    if part:
+        part.wait_for_journal()
     with Journal(f"{options.output}.journal", run) as journal:
         before, plan = _before(options, run, journal)
-        # Tasks read data when they are loaded, when their prompts are made and when an answer is scored.
-        with data_from(options.data or default_folder(), options.download):
-            records, mine = _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal)
+        plans = [plan, *take_in(options.output, run, journal, before)]
+        if options.workers and not part:
+            mine, of_parts = by_workers(options, run, before, journal)
+            plans += of_parts
+        else:
+            # Tasks read data when they are loaded, when their prompts are made and when an answer is scored.
+            with data_from(options.data or default_folder(), options.download):
+                mine, plan = _evaluate(options, run, methods, model, gen_kwargs, before, part, journal)
+            plans.append(plan)
+        records = _write(options, run, methods, before, plans, mine, journal)
     print(summary(records))
     print(options.output)
     _tell_refused(records, mine, options.output)
 
 
-def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
-    """The file's records, and ids of those that this run was to make."""
-    for method in methods[1:]:
+def _evaluate(options, run, methods, model, gen_kwargs, before, part, journal):
+    """Ids of what this run was to make, and the plan of the whole run."""
+    for method in methods[1:] if part is None or part.index == 1 else []:
         _opened(options, model, method).close()  # A SPEC that cannot be run is refused before hours are spent.
     lm = _opened(options, model, methods[0])
     samples = _samples(options, lm, gen_kwargs)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
-    done = {record["id"]: record for record in [*before, *journal.records]}
-    progress, ids = Progress(len(mine) * len(methods)), set()
+    named = [(method, _id(run, sample, method), sample) for method in methods for sample in mine]
+    if part:
+        named = part.own(named)
+    done = {record["id"] for record in [*before, *journal.records]}
+    progress = Progress(len(named))
+    progress.passed_over = sum(identity in done for _, identity, _ in named)
     try:
         for method in methods:
-            named = [(_id(run, sample, method), sample) for sample in mine]
-            ids.update(identity for identity, _ in named)
-            waiting = [(identity, sample) for identity, sample in named if identity not in done]
-            progress.passed_over += len(mine) - len(waiting)
+            waiting = [(identity, sample) for of_method, identity, sample in named if of_method == method and identity not in done]
             if waiting and lm.method != method:
                 lm.close()
                 lm = _opened(options, model, method)
@@ -59,24 +72,32 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
             for identity, sample in waiting:
                 record = {"id": identity, "method": method, "budget": budget_of(method), "seed": _seed(sample, options), **answered(sample, lm)}
                 journal.add(record)
-                done[identity] = record
+                done.add(identity)
                 progress.add()
     except KeyboardInterrupt:
-        print(f"error: the evaluation was stopped; you pressed Ctrl+C; {len(journal.records):,} samples are in {journal.path}: go on with --resume",
-              file=sys.stderr)
+        tell_stopped(journal)
         raise
     lm.close()
+    progress.end()
+    return {identity for _, identity, _ in named}, _plan(samples, methods)
+
+
+def _write(options, run, methods, before, plans, mine, journal):
+    """All records of the file."""
+    done = {record["id"]: record for record in [*before, *journal.records]}
+    lost = sum(identity not in done for identity in mine)
+    if lost:
+        raise KvloupeError(f"{lost:,} of {len(mine):,} samples are missing", "a worker came to its end without them", "go on with --resume")
     places = {method: at for at, method in enumerate(methods)}
     records = sorted(done.values(), key=lambda record: (record["task"], record["doc"], places.get(record["method"], -1)))
-    write_results(options.output, run, records, planned.joined([plan, _plan(samples, methods)], records))
+    write_results(options.output, run, records, planned.joined(plans, records))
     journal.remove()
-    progress.end()
-    return records, ids
+    return records
 
 
 def _check_output(options):
     """Before anything takes time; what matters is looked at again when the journal is locked."""
-    exists, begun = os.path.exists(options.output), os.path.exists(f"{options.output}.journal")
+    exists, begun = os.path.exists(options.output), os.path.exists(f"{options.output}.journal") or PartsFolder.of(options.output).exists()
     if (exists or begun) and not options.resume:
         raise _there_already(options.output, "exists" if exists else "was begun")
     folder = os.path.dirname(os.path.abspath(options.output))
@@ -91,7 +112,7 @@ def _there_already(path, word):
 def _before(options, run, journal):
     """Records and plan of the file, where the run goes on with it. Nobody else writes it while the journal is locked."""
     exists = os.path.exists(options.output)
-    if (exists or journal.records) and not options.resume:
+    if (exists or journal.records or PartsFolder.of(options.output).exists()) and not options.resume:
         raise _there_already(options.output, "exists" if exists else "was begun")
     if not exists:
         return [], {}
