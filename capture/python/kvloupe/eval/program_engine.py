@@ -73,7 +73,7 @@ class ProgramEngine:
         sentences = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if not sentences:
             if code < 0:
-                return ProgramKilled("kvloupe run was killed", f"it ended by signal {-code}", "look whether memory was short, and go on with --resume")
+                return ProgramKilled("kvloupe run was killed", f"it ended by signal {-code}", "give it more memory, and go on with --resume")
             return KvloupeError("kvloupe run failed", f"it ended with {code} and gave no reason", "report this with what you did")
         what, why, what_to_do = _in_parts(sentences[-1]).parts
         return KvloupeError(f"{what} (kvloupe run ended with {code})", why, what_to_do)

@@ -43,8 +43,10 @@ class RayWorkers:
                 self._folder = tempfile.mkdtemp(prefix="kvloupe-ray-", dir="/tmp")  # A socket's path is short.
                 self._ray.init(address="local", include_dashboard=False, object_store_memory=LEAST_STORE, _temp_dir=self._folder, **quiet)
         except Exception as error:  # Many kinds, by what is not there.
-            what = f"no Ray cluster answers at {address}" if address else "Ray cannot be started here"
-            raise KvloupeError(what, one_line(error).replace("; ", ", "), "look at `ray status` there, and set RAY_AUTH_MODE=token if it wants your token" if address else "give --workers N instead") from None
+            if address:
+                raise KvloupeError(f"no Ray cluster answers at {address}", _in_a_sentence(error),
+                                   "look at `ray status` there, and set RAY_AUTH_MODE=token if it wants your token") from None
+            raise KvloupeError("Ray cannot be started here", _in_a_sentence(error), "give --workers N in its place") from None
 
     def start(self, number, arguments, log, results):
         reference = self._run.remote(arguments, os.getcwd(), _environment(), str(log), str(results))
@@ -59,7 +61,8 @@ class RayWorkers:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            raise KvloupeError("a worker cannot be started", one_line(error.cause).replace("; ", ", "), "let all nodes have this folder and this package") from None
+            raise KvloupeError("a worker cannot be started", _in_a_sentence(error.cause),
+                               "let all nodes have this folder and this package") from None
         except self._ray.exceptions.RayError as error:
             return type(error).__name__, False
 
@@ -82,6 +85,10 @@ class RayWorkers:
         with contextlib.suppress(self._ray.exceptions.RayError):
             self.stop()
         self._disconnect()
+
+
+def _in_a_sentence(error):
+    return one_line(error).replace("; ", ", ")
 
 
 def _knock(address):
