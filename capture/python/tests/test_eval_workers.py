@@ -12,7 +12,7 @@ from kvloupe.results.results_file import read_results
 
 from .eval_cases import command, evaluate, without_times
 from .support import scratch
-from .worker_cases import Counted, begun, journal_lines, kill, parent_of, wait_for, workers_of
+from .worker_cases import Counted, begun, child_of, journal_lines, kill, parent_of, wait_for, workers_of
 
 SPEC = "quoka:budget_tokens=8"
 CORES = len(os.sched_getaffinity(0))
@@ -76,6 +76,18 @@ class Killed(Case):
         task.flag("slow", False)
         command(*task.arguments, "--threads", 1, "--resume", "-o", output)
         self.assert_whole(output, expected, task.answers(), cut=2 + 3)
+
+    def test_the_program_of_a_worker(self):
+        task, output, said = Counted("program", 40), scratch("program.h5"), scratch("program.txt")
+        expected = self.by_one(task)
+        task.flag("slow")
+        process = begun([*task.arguments, "--workers", 1], output, said)
+        wait_for(lambda: journal_lines(output) >= 5, process)
+        kill(child_of(workers_of(output)[1]))
+        task.flag("slow", False)
+        self.assertEqual(process.wait(), 0)
+        self.assertIn("part 1 of 1 was killed by signal 9 and goes on after ", said.read_text())
+        self.assert_whole(output, expected, task.answers(), cut=1)
 
     def test_ctrl_c(self):
         task, output, said = Counted("stopped", 40), scratch("stopped.h5"), scratch("stopped.txt")

@@ -102,5 +102,15 @@ def kill(number):
     os.kill(number, signal.SIGKILL)
 
 
+def child_of(process):
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if parent_of(entry.name) == process:
+                return int(entry.name)
+        except OSError:  # It has just ended.
+            continue
+    return None
+
+
 def parent_of(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])

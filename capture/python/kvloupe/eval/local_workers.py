@@ -14,7 +14,7 @@ class LocalWorkers:
 
     def start(self, number, arguments, log, results):
         """A worker ends when the other end of its standard input is closed: it does not outlive this process."""
-        with open(log, "ab") as said:
+        with open(log, "wb") as said:
             process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True)
         self._running[number] = process, results
 

@@ -104,7 +104,7 @@ def _task():
         import os
         import subprocess
         import sys
-        with open(log, "ab") as said:
+        with open(log, "wb") as said:
             process = subprocess.Popen([sys.executable, *arguments], cwd=folder, env={**os.environ, **environment}, stdin=subprocess.PIPE,
                                        stdout=said, stderr=said)
         return process.wait(), os.path.exists(results)
