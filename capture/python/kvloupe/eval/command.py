@@ -11,7 +11,7 @@ from ..results.parts_folder import PartsFolder, take_in
 from ..results.results_file import read_results, write_results
 from ..results.same_run import check_same
 from ..results.table import summary
-from . import harness_tasks
+from . import harness_tasks, workers
 from .data_folder import data_from, default_folder
 from .methods import budget_of, with_budgets
 from .model import KvloupeLM
@@ -19,7 +19,6 @@ from .part import Part
 from .progress import Progress, tell_stopped
 from .run_options import as_turns, file_of, generation, run_of
 from .scoring import answered, samples_of
-from .workers import by_workers
 
 
 def run_eval(options):
@@ -29,42 +28,51 @@ def run_eval(options):
     gen_kwargs = generation(options.gen_kwargs)
     model = file_of(options.model)
     run = run_of(options, model)
-    part = Part(*options.part) if options.part else None
-    if part:
-        part.wait_for_journal()
+    if options.part:
+        Part(*options.part).wait_for_journal()
     with Journal(f"{options.output}.journal", run) as journal:
         before, plan = _before(options, run, journal)
-        plans = [plan, *take_in(options.output, run, journal, before)]
-        if options.workers and not part:
-            mine, of_parts = by_workers(options, run, before, journal)
-            plans += of_parts
+        plan = planned.joined([plan, *take_in(options.output, run, journal, before)], [])
+        if options.workers and not options.part:
+            records, mine = _by_workers(options, run, methods, before, plan, journal)
         else:
             # Tasks read data when they are loaded, when their prompts are made and when an answer is scored.
             with data_from(options.data or default_folder(), options.download):
-                mine, plan = _evaluate(options, run, methods, model, gen_kwargs, before, part, journal)
-            plans.append(plan)
-        records = _write(options, run, methods, before, plans, mine, journal)
+                records, mine = _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal)
     print(summary(records))
     print(options.output)
     _tell_refused(records, mine, options.output)
 
 
-def _evaluate(options, run, methods, model, gen_kwargs, before, part, journal):
-    """Ids of what this run was to make, and the plan of the whole run."""
-    for method in methods[1:] if part is None or part.index == 1 else []:
+def _by_workers(options, run, methods, before, plan, journal):
+    """As _evaluated, where other processes run the samples."""
+    ids, plans = workers.run_parts(options, run, before, journal)
+    records = _in_order({record["id"]: record for record in [*journal.records, *before]}.values(), methods)
+    lost = len(ids.difference(record["id"] for record in records))
+    if lost:
+        raise KvloupeError(f"{lost:,} of {len(ids):,} samples are missing", "a worker came to its end without them", "go on with --resume")
+    write_results(options.output, run, records, planned.joined([plan, *plans], records))
+    journal.remove()
+    return records, ids
+
+
+def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
+    """The file's records, and ids of those that this run was to make."""
+    for method in methods[1:]:
         _opened(options, model, method).close()  # A SPEC that cannot be run is refused before hours are spent.
     lm = _opened(options, model, methods[0])
     samples = _samples(options, lm, gen_kwargs)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
-    named = [(method, _id(run, sample, method), sample) for method in methods for sample in mine]
-    if part:
-        named = part.own(named)
-    done = {record["id"] for record in [*before, *journal.records]}
-    progress = Progress(len(named))
-    progress.passed_over = sum(identity in done for _, identity, _ in named)
+    own = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else None
+    done = {record["id"]: record for record in [*before, *journal.records]}
+    progress, ids = Progress(len(mine) * len(methods) if own is None else len(own)), set()
     try:
         for method in methods:
-            waiting = [(identity, sample) for of_method, identity, sample in named if of_method == method and identity not in done]
+            named = [(_id(run, sample, method), sample) for sample in mine]
+            named = [(identity, sample) for identity, sample in named if own is None or identity in own]
+            ids.update(identity for identity, _ in named)
+            waiting = [(identity, sample) for identity, sample in named if identity not in done]
+            progress.passed_over += len(named) - len(waiting)
             if waiting and lm.method != method:
                 lm.close()
                 lm = _opened(options, model, method)
@@ -72,27 +80,22 @@ def _evaluate(options, run, methods, model, gen_kwargs, before, part, journal):
             for identity, sample in waiting:
                 record = {"id": identity, "method": method, "budget": budget_of(method), "seed": _seed(sample, options), **answered(sample, lm)}
                 journal.add(record)
-                done.add(identity)
+                done[identity] = record
                 progress.add()
     except KeyboardInterrupt:
         tell_stopped(journal)
         raise
     lm.close()
-    progress.end()
-    return {identity for _, identity, _ in named}, _plan(samples, methods)
-
-
-def _write(options, run, methods, before, plans, mine, journal):
-    """All records of the file."""
-    done = {record["id"]: record for record in [*before, *journal.records]}
-    lost = sum(identity not in done for identity in mine)
-    if lost:
-        raise KvloupeError(f"{lost:,} of {len(mine):,} samples are missing", "a worker came to its end without them", "go on with --resume")
-    places = {method: at for at, method in enumerate(methods)}
-    records = sorted(done.values(), key=lambda record: (record["task"], record["doc"], places.get(record["method"], -1)))
-    write_results(options.output, run, records, planned.joined(plans, records))
+    records = _in_order(done.values(), methods)
+    write_results(options.output, run, records, planned.joined([plan, _plan(samples, methods)], records))
     journal.remove()
-    return records
+    progress.end()
+    return records, ids
+
+
+def _in_order(records, methods):
+    places = {method: at for at, method in enumerate(methods)}
+    return sorted(records, key=lambda record: (record["task"], record["doc"], places.get(record["method"], -1)))
 
 
 def _check_output(options):

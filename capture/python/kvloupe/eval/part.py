@@ -6,19 +6,19 @@ from ..results.parts_folder import PartsFolder, wait_until_free, write_whole
 class Part:
     def __init__(self, folder, number):
         self._folder = PartsFolder(folder)
-        self.index, self._count = map(int, number.split("/"))
+        self._index, self._count = map(int, number.split("/"))
 
     def wait_for_journal(self):
         """The worker before this one may not be gone yet."""
-        wait_until_free(self._folder.journal(self.index))
+        wait_until_free(self._folder.journal(self._index))
 
-    def own(self, named):
-        """Of (method, id, sample) every M-th of those that were not finished when the parts were made."""
+    def own(self, ids):
+        """Every M-th of those that were not finished when the parts were made."""
         try:
             finished = self._folder.finished()
-            write_whole(self._folder.planned(self.index), [identity for _, identity, _ in named])
+            write_whole(self._folder.planned(self._index), ids)
         except (OSError, ValueError) as error:
-            raise KvloupeError(f"the part {self.index} of {self._folder.path} cannot be run", str(error),
+            raise KvloupeError(f"the part {self._index} of {self._folder.path} cannot be run", str(error),
                                "let all workers have this folder") from None
-        waiting = [each for each in named if each[1] not in finished]
-        return waiting[self.index - 1 :: self._count]
+        waiting = [identity for identity in ids if identity not in finished]
+        return set(waiting[self._index - 1 :: self._count])

@@ -16,10 +16,10 @@ SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_SEE_PLANS = 120  # A shared file system shows what another machine wrote after a while.
 
 
-def by_workers(options, run, before, journal):
+def run_parts(options, run, before, journal):
     """Ids of what this run was to make, whose samples are in the journal then, and plans of the whole run."""
     try:
-        ids = _run_parts(options, {record["id"] for record in [*before, *journal.records]})
+        ids = _until_ended(options, {record["id"] for record in [*before, *journal.records]})
     except BaseException as why:
         with contextlib.suppress(KvloupeError):  # Those that cannot be had now wait for --resume in their folder.
             take_in(options.output, run, journal, before)
@@ -29,7 +29,7 @@ def by_workers(options, run, before, journal):
     return ids, take_in(options.output, run, journal, before)
 
 
-def _run_parts(options, finished):
+def _until_ended(options, finished):
     folder = PartsFolder.of(options.output)
     with _place(options) as place:
         folder.begin(finished)
@@ -65,7 +65,7 @@ class _Run:
         self._wait_for_plans()
         self._progress.reach(len(self._ids) - self._progress.passed_over)
         self._progress.end()
-        return self._ids
+        return set(self._ids)
 
     def _start(self, number):
         results = self._folder.results(number)
