@@ -23,8 +23,8 @@ from .worker_cases import Counted
 
 KILLS = int(os.environ.get("KVLOUPE_KILLS", "8"))
 RUN = {"model": "m"}
-RECORD = {"sample": "", "task": "t", "doc": 0, "method": "dense", "length": -1, "depth": 0.0, "seed": 1, "budget": -1, "answer": "a" * 400, "expected": "b",
-          "refused": "", "metrics": {}, "direction": 1, "score": 0.5, "kept": 0.0, "prompt_tokens": 3, "prefill_s": 0.0, "decode_s": 0.0}
+RECORD = {"sample": "", "task": "t", "doc": 0, "method": "dense", "length": -1, "depth": 0.0, "seed": 1, "budget": -1, "answer": "a" * 400,
+          "expected": "b", "refused": "", "metrics": {}, "direction": 1, "score": 0.5, "kept": 0.0, "prompt_tokens": 3, "prefill_s": 0.0, "decode_s": 0.0}
 
 
 def records(numbers):

@@ -1,13 +1,16 @@
 """python -m kvloupe eval --workers: each sample is answered once whatever is killed, and as by one process."""
 import os
-import pathlib
+import shutil
 import signal
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
+import ray
+
 from kvloupe.errors import KvloupeError
-from kvloupe.eval.ray_workers import places
+from kvloupe.eval.ray_workers import LEAST_STORE, places
 from kvloupe.results.results_file import read_results
 
 from .eval_cases import command, evaluate, without_times
@@ -138,6 +141,20 @@ class WithRay(Case):
         self.assertIn("part 1 of 2 was killed by signal 9 and goes on after ", said.read_text())
         self.assertIn("part 1 of 2 was killed by WorkerCrashedError and goes on after ", said.read_text())
         self.assertIn("\n200 samples, ", said.read_text())
+
+    def test_a_cluster(self):
+        task, output, said = Counted("cluster", 12), scratch("cluster.h5"), scratch("cluster.txt")
+        expected = self.by_one(task)
+        folder = tempfile.mkdtemp(prefix="kvloupe-ray-", dir="/tmp")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        with mock.patch.dict(os.environ, RAY_AUTH_TOKEN="0" * 64, RAY_USAGE_STATS_ENABLED="0"):
+            ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=LEAST_STORE, _temp_dir=folder, log_to_driver=False)
+            self.addCleanup(ray.shutdown)
+            address = ray.get_runtime_context().gcs_address
+            process = begun([*task.arguments, "--workers", f"ray:{address}", "--threads", 1], output, said)
+            self.assertEqual(process.wait(), 0, said.read_text())
+        self.assertIn(f"2 workers on the Ray cluster at {address}, 1 threads each; ", said.read_text())
+        self.assert_whole(output, expected, task.answers())
 
     def test_how_many_fit(self):
         def node(**resources):

@@ -2,6 +2,7 @@
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -40,6 +41,7 @@ class RayWorkers:
                 _knock(address)
                 self._ray.init(address=address, **quiet)
             else:
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray would write one to the home folder.
                 self._folder = tempfile.mkdtemp(prefix="kvloupe-ray-", dir="/tmp")  # A socket's path is short.
                 self._ray.init(address="local", include_dashboard=False, object_store_memory=LEAST_STORE, _temp_dir=self._folder, **quiet)
         except Exception as error:  # Many kinds, by what is not there.
