@@ -9,10 +9,9 @@ from .printable import printable
 
 
 def main(given=None):
-    given = sys.argv[1:] if given is None else given
     options = parser().parse_args(given)
-    options.given = given
     try:
+        options.given = sys.argv[1:] if given is None else given
         options.run(options)
     except KvloupeError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)

@@ -5,7 +5,6 @@ import sys
 
 from . import arguments
 from .errors import KvloupeError
-from .interrupts import end_with_input
 from .results.table import BY
 
 
@@ -39,13 +38,13 @@ def add_commands(commands):
     evaluate.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"],
                           help="type of the weights; auto: float32, of transformers as stored")
     evaluate.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads, of each worker (default: all cores; docs/eval.md)")
+    evaluate.add_argument("--workers", type=_workers, metavar="N|ray[:ADDRESS]",
+                          help="N processes at once, or tasks of Ray: on this machine, or on the cluster at ADDRESS")
+    evaluate.add_argument("--part", nargs=2, help=argparse.SUPPRESS)  # FOLDER I/M: this process is one of the workers.
     evaluate.add_argument("--data", metavar="FOLDER",
                           help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
     evaluate.add_argument("--download", action="store_true", help="tasks may fetch what they need from the network")
     evaluate.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="every N-th sample, from the I-th on; merge-results joins them")
-    evaluate.add_argument("--workers", type=_workers, metavar="N|ray[:ADDRESS]",
-                          help="N processes at once, or tasks of Ray: on this machine, or on the cluster at ADDRESS")
-    evaluate.add_argument("--part", nargs=2, help=argparse.SUPPRESS)  # FOLDER I/M: this process is one of the workers.
     evaluate.add_argument("--resume", action="store_true", help="go on with a run that was stopped, or add methods, tasks and samples to one")
     evaluate.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
     evaluate.set_defaults(run=run_eval)
@@ -74,9 +73,10 @@ def add_commands(commands):
 
 
 def run_eval(options):
-    if options.part:
-        end_with_input()
     _prepare(options.download)
+    if options.part:
+        from .interrupts import end_with_input
+        end_with_input()
     _command().run_eval(options)
 
 
@@ -127,6 +127,17 @@ def _words(text):
     return words
 
 
+def _workers(text):
+    """A number, or "ray" with the address of its cluster, if any."""
+    name, colon, address = text.partition(":")
+    if name == "ray" and bool(colon) == bool(address):
+        return name, address or None
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise arguments.wrong(f"--workers cannot take '{text}'", "it takes a number from 1 on, or ray and the address of a cluster",
+                              "write it as in --workers 4, ray or ray:127.0.0.1:6379")
+    return int(text)
+
+
 def _columns(text):
     words = tuple(dict.fromkeys(text.split(",")))
     for word in words:
@@ -152,17 +163,6 @@ def _numbers(option, least, most=None):
                                   f"write it as in {option} {'256,1k' if most is None else f'{least},{most}'}")
         return list(dict.fromkeys(found))
     return read
-
-
-def _workers(text):
-    """A number, or "ray" with the address of its cluster, if any."""
-    name, colon, address = text.partition(":")
-    if name == "ray" and bool(colon) == bool(address):
-        return name, address or None
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise arguments.wrong(f"--workers cannot take '{text}'", "it takes a number from 1 on, or ray and the address of a cluster",
-                              "write it as in --workers 4, ray or ray:127.0.0.1:6379")
-    return int(text)
 
 
 def _shard(text):
