@@ -15,6 +15,7 @@ from kvloupe.results import planned
 from kvloupe.results.command import run_merge
 from kvloupe.results.journal import Journal
 from kvloupe.results.parts_folder import PartsFolder, take_in
+from kvloupe.results.record import unknown_as_nan
 from kvloupe.results.results_file import read_results, write_results
 
 from .eval_cases import command, without_times
@@ -28,7 +29,7 @@ RECORD = {"sample": "", "task": "t", "doc": 0, "method": "dense", "length": -1, 
 
 
 def records(numbers):
-    return [{**RECORD, "id": f"{number:032x}", "sample": f"{number:032x}", "doc": number} for number in numbers]
+    return [{**unknown_as_nan(RECORD), "id": f"{number:032x}", "sample": f"{number:032x}", "doc": number} for number in numbers]
 
 
 def killed(what, seconds):
