@@ -155,7 +155,7 @@ set_up() {
 # --- commands --------------------------------------------------------------------------------------------------------
 
 run_tests() {
-  set_up all python book eval
+  set_up all python book eval ray
   exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 }
 
@@ -185,7 +185,7 @@ clean() {
   flock 7 && flock 8
   keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
   shopt -s nullglob
-  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,arrays,book,eval,gemma3}-* "$cache"/.filling-*)
+  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,arrays,book,eval,ray,gemma3}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
     if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi

@@ -10,8 +10,8 @@
 #   cmake/deps.sh python   prints the interpreter that the part python is for
 #   cmake/deps.sh gpu      succeeds where the part cuda is wanted
 #
-# The parts python (torch's Python files, transformers, h5py), eval (lm-evaluation-harness, beside python) and book (mkdocs),
-# folders for PYTHONPATH, are fetched for tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or
+# The parts python (torch's Python files, transformers, h5py), eval (lm-evaluation-harness, beside python), ray (Ray, beside both) and
+# book (mkdocs), folders for PYTHONPATH, are fetched for tests alone; arrays (numpy, h5py, safetensors) where a command reads arrays or
 # runs a method in Python, and python3 has them not.
 # The part cuda (the libraries that libtorch_cuda needs) is wanted where nvidia-smi lists a GPU; KVLOUPE_GPU=1 or 0
 # decides otherwise.
@@ -37,6 +37,7 @@ deps_recipe_python=2
 deps_recipe_book=1
 deps_recipe_arrays=1
 deps_recipe_eval=1
+deps_recipe_ray=1
 
 deps_parts=(torch imgui hdf5 llama data)
 deps_pins_torch=(torch nvidia-cuda-runtime nvidia-cuda-cupti)
@@ -54,6 +55,7 @@ deps_pins_arrays=(h5py numpy safetensors)
 deps_pins_eval=(attrs certifi chardet charset-normalizer click cloudpickle colorama dataproperty datasets defusedxml dill joblib
   lm-eval lxml mbstrdecoder more-itertools multiprocess nltk pandas pathvalidate portalocker pyarrow pytablewriter
   python-dateutil pytz requests sacrebleu six tabledata tabulate tcolorpy typepy urllib3 wonderwords xxhash)
+deps_pins_ray=(jsonschema jsonschema-specifications msgpack protobuf ray referencing rpds-py)
 deps_pins_book=(babel backrefs certifi charset-normalizer click colorama ghp-import idna jinja2 markdown markupsafe mergedeep
   mkdocs mkdocs-get-deps mkdocs-material mkdocs-material-extensions packaging paginate pathspec platformdirs
   pygments pymdown-extensions python-dateutil pyyaml pyyaml-env-tag requests urllib3 watchdog)
@@ -74,8 +76,8 @@ deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30 [arrays]=25 [eval]=100)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120 [arrays]=80 [eval]=500)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30 [arrays]=25 [eval]=100 [ray]=81)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120 [arrays]=80 [eval]=500 [ray]=300)
 
 # shellcheck source=cmake/progress.sh
 source "$deps_root/cmake/progress.sh"
@@ -125,6 +127,7 @@ deps_identity() {
     book) deps_pins "${deps_pins_book[@]}" && echo "recipe $deps_recipe_book" ;;
     arrays) deps_pins "${deps_pins_arrays[@]}" && echo "recipe $deps_recipe_arrays" ;;
     eval) deps_pins "${deps_pins_eval[@]}" && echo "recipe $deps_recipe_eval" ;;
+    ray) deps_pins "${deps_pins_ray[@]}" && echo "recipe $deps_recipe_ray" ;;
     data)
       deps_pins "${deps_pins_data[@]}" &&
         echo "recipe $deps_recipe_data $deps_austen_sha256 $deps_model_sha256"
@@ -163,7 +166,7 @@ deps_paths() {
 
 deps_folders() {
   local part
-  for part in "${deps_parts[@]}" cuda python gemma3 book arrays eval; do deps_folder "$part"; done
+  for part in "${deps_parts[@]}" cuda python gemma3 book arrays eval ray; do deps_folder "$part"; done
 }
 
 # shellcheck source=cmake/deps_progress.sh

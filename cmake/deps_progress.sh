@@ -1,7 +1,7 @@
 # How far a set-up is. Sourced by cmake/deps.sh, whose parts it knows; cmake/progress.sh draws the line.
 
 # Seconds that filling a part takes, on 2 cores beside the others; only their proportions count.
-declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60 [book]=20 [arrays]=10 [eval]=30)
+declare -A deps_seconds=([torch]=90 [cuda]=300 [imgui]=120 [hdf5]=120 [llama]=120 [data]=30 [gemma3]=60 [python]=60 [book]=20 [arrays]=10 [eval]=30 [ray]=15)
 
 # Of a part that is being filled: how many of a hundred are done. Where it is compiled, ninja's status in its log counts,
 # and the download before that is taken for a fifth; else the megabytes that are there.

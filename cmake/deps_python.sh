@@ -61,3 +61,12 @@ deps_fill_eval() {
   rm -rf "$out"/pandas/tests "$out"/pyarrow/tests
   [[ -d $out/lm_eval/tasks/ruler && -d $out/datasets && -d $out/wonderwords ]]
 }
+
+# A folder for PYTHONPATH, after those of the parts python and eval. What no task runs stays out.
+deps_fill_ray() {
+  local work="$1" out="$2" wheel
+  deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_ray[@]}")"
+  for wheel in "$work"/wheels/*.whl; do unzip -q -o "$wheel" -d "$out"; done
+  rm -rf "$out"/ray/jars "$out"/ray/rllib "$out"/ray/dashboard/client
+  [[ -f $out/ray/_raylet.so && -x $out/ray/core/src/ray/raylet/raylet ]]
+}

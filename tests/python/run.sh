@@ -12,6 +12,14 @@ if [[ $2 == test_eval* ]]; then
   fi
   folder="$folder:$harness/site-packages"
 fi
+if [[ $2 == test_eval_workers ]]; then
+  ray="$("$root/cmake/deps.sh" folder ray)"
+  if [[ ! -d $ray ]]; then
+    echo "skipped: Ray is not in the dependency cache; fetch it by cmake/deps.sh fetch ray"
+    exit 77
+  fi
+  folder="$folder:$ray"
+fi
 export KVLOUPE_PROGRAM="$1" PYTHONPATH="$root/capture/python:$folder" CUDA_VISIBLE_DEVICES="" HF_HUB_OFFLINE=1 HF_HOME="$PWD/huggingface"
 # Two cores are shared with other tests.
 export OMP_NUM_THREADS=1

@@ -11,10 +11,11 @@ from .printable import printable
 def main(given=None):
     options = parser().parse_args(_with_two_words(sys.argv[1:] if given is None else given))
     try:
+        options.given = sys.argv[1:] if given is None else given
         options.run(options)
     except KvloupeError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
-        return 1
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     return 0

@@ -13,6 +13,7 @@ def one_line(error):
 
 class KvloupeError(Exception):
     """One sentence: what failed; why; what to do."""
+    exit_code = 1
 
     def __init__(self, what, why, what_to_do):
         super().__init__(f"{what}; {why}; {what_to_do}")

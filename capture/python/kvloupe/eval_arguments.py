@@ -40,7 +40,10 @@ def add_commands(commands):
     evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda:N")
     evaluate.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"],
                           help="type of the weights; auto: float32, of transformers as stored")
-    evaluate.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads (default: all cores)")
+    evaluate.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads, of each worker (default: all cores; docs/eval.md)")
+    evaluate.add_argument("--workers", type=_workers, metavar="N|ray[:ADDRESS]",
+                          help="N processes at once, or tasks of Ray: on this machine, or on the cluster at ADDRESS")
+    evaluate.add_argument("--part", nargs=2, help=argparse.SUPPRESS)  # FOLDER I/M: this process is one of the workers.
     evaluate.add_argument("--data", metavar="FOLDER",
                           help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
     evaluate.add_argument("--download", action="store_true", help="tasks may fetch what they need from the network")
@@ -80,6 +83,9 @@ def run_eval(options):
     except KvloupeError as error:
         arguments.Parser(prog="python -m kvloupe eval").error(str(error))
     _prepare(options.download)
+    if options.part:
+        from .interrupts import end_with_input
+        end_with_input()
     _command().run_eval(options)
 
 
@@ -128,6 +134,17 @@ def _words(text):
     if not words:
         raise arguments.wrong(f"--tasks cannot take '{text}'", "it takes names of tasks", "write it as in --tasks niah_single_1,gsm8k")
     return words
+
+
+def _workers(text):
+    """A number, or "ray" with the address of its cluster, if any."""
+    name, colon, address = text.partition(":")
+    if name == "ray" and bool(colon) == bool(address):
+        return name, address or None
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise arguments.wrong(f"--workers cannot take '{text}'", "it takes a number from 1 on, or ray and the address of a cluster",
+                              "write it as in --workers 4, ray or ray:127.0.0.1:6379")
+    return int(text)
 
 
 def _columns(text):

@@ -2,6 +2,7 @@
 import contextlib
 import os
 import signal
+import threading
 
 _begun = set()
 
@@ -28,3 +29,13 @@ def end_at_signals():
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
+
+
+def end_with_input():
+    """At once when nobody holds the other end of standard input any more, which is when the process that started this one is gone."""
+    def wait():
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -3,19 +3,20 @@ import hashlib
 import json
 import logging
 import os
-import sys
 
 from ..errors import KvloupeError
 from ..results import planned
 from ..results.journal import Journal
+from ..results.parts_folder import PartsFolder, take_in
 from ..results.results_file import read_results, write_results
 from ..results.same_run import check_same
 from ..results.table import summary
-from . import harness_tasks
+from . import harness_tasks, workers
 from .data_folder import data_from, default_folder
 from .methods import budget_of, with_budgets
 from .model import KvloupeLM
-from .progress import Progress
+from .part import Part
+from .progress import Progress, tell_stopped
 from .run_options import as_turns, file_of, generation, run_of
 from .scoring import answered, samples_of
 from .traces import record_failing
@@ -28,14 +29,34 @@ def run_eval(options):
     gen_kwargs = generation(options.gen_kwargs)
     model = file_of(options.model)
     run = run_of(options, model)
+    if options.part:
+        Part(*options.part).wait_for_journal()
     with Journal(f"{options.output}.journal", run) as journal:
         before, plan = _before(options, run, journal)
-        # Tasks read data when they are loaded, when their prompts are made and when an answer is scored.
-        with data_from(options.data or default_folder(), options.download):
-            records, mine = _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal)
+        plan = planned.joined([plan, *take_in(options.output, run, journal, before)], [])
+        by_workers = options.workers and not options.part
+        if by_workers:
+            records, mine = _by_workers(options, run, methods, before, plan, journal)
+            before = records
+        if options.trace or not by_workers:
+            # Tasks read data when they are loaded, when their prompts are made and when an answer is scored.
+            with data_from(options.data or default_folder(), options.download):
+                records, mine = _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal)
     print(summary(records))
     print(options.output)
     _tell_refused(records, mine, options.output)
+
+
+def _by_workers(options, run, methods, before, plan, journal):
+    """As _evaluated, where other processes run the samples."""
+    ids, plans = workers.run_parts(options, run, before, journal)
+    records = _in_order({record["id"]: record for record in [*journal.records, *before]}.values(), methods)
+    lost = len(ids.difference(record["id"] for record in records))
+    if lost:
+        raise KvloupeError(f"{lost:,} of {len(ids):,} samples are missing", "a worker came to its end without them", "go on with --resume")
+    write_results(options.output, run, records, planned.joined([plan, *plans], records))
+    journal.remove()
+    return records, ids
 
 
 def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
@@ -45,14 +66,16 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     lm = _opened(options, model, methods[0])
     samples = _samples(options, lm, gen_kwargs)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
+    own = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else None
     done = {record["id"]: record for record in [*journal.records, *before]}  # A journal knows of no traces.
-    progress, ids = Progress(len(mine) * len(methods)), set()
+    progress, ids = Progress(len(mine) * len(methods) if own is None else len(own)), set()
     try:
         for method in methods:
             named = [(_id(run, sample, method), sample) for sample in mine]
+            named = [(identity, sample) for identity, sample in named if own is None or identity in own]
             ids.update(identity for identity, _ in named)
             waiting = [(identity, sample) for identity, sample in named if identity not in done]
-            progress.passed_over += len(mine) - len(waiting)
+            progress.passed_over += len(named) - len(waiting)
             if waiting and lm.method != method:
                 lm.close()
                 lm = _opened(options, model, method)
@@ -63,24 +86,27 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
                 done[identity] = record
                 progress.add()
     except KeyboardInterrupt:
-        print(f"error: the evaluation was stopped; you pressed Ctrl+C; {len(journal.records):,} samples are in {journal.path}: go on with --resume",
-              file=sys.stderr)
+        tell_stopped(journal)
         raise
     lm.close()
-    places = {method: at for at, method in enumerate(methods)}
-    records = sorted(done.values(), key=lambda record: (record["task"], record["doc"], places.get(record["method"], -1)))
+    records = _in_order(done.values(), methods)
     whole = planned.joined([plan, _plan(samples, methods)], records)
     write_results(options.output, run, records, whole)
     journal.remove()
     progress.end()
-    if options.trace:
+    if options.trace and not options.part:
         record_failing(options, model, mine, methods, records, lambda: write_results(options.output, run, records, whole))
     return records, ids
 
 
+def _in_order(records, methods):
+    places = {method: at for at, method in enumerate(methods)}
+    return sorted(records, key=lambda record: (record["task"], record["doc"], places.get(record["method"], -1)))
+
+
 def _check_output(options):
     """Before anything takes time; what matters is looked at again when the journal is locked."""
-    exists, begun = os.path.exists(options.output), os.path.exists(f"{options.output}.journal")
+    exists, begun = os.path.exists(options.output), os.path.exists(f"{options.output}.journal") or PartsFolder.of(options.output).exists()
     if (exists or begun) and not options.resume:
         raise _there_already(options.output, "exists" if exists else "was begun")
     folder = os.path.dirname(os.path.abspath(options.output))
@@ -95,7 +121,7 @@ def _there_already(path, word):
 def _before(options, run, journal):
     """Records and plan of the file, where the run goes on with it. Nobody else writes it while the journal is locked."""
     exists = os.path.exists(options.output)
-    if (exists or journal.records) and not options.resume:
+    if (exists or journal.records or PartsFolder.of(options.output).exists()) and not options.resume:
         raise _there_already(options.output, "exists" if exists else "was begun")
     if not exists:
         return [], {}

@@ -6,7 +6,7 @@ import tempfile
 
 from ..errors import KvloupeError
 from ..installed import program
-from .refused import RequestRefused
+from .refused import ProgramKilled, RequestRefused
 
 # What the program says of a request that it would refuse again.
 OF_THE_REQUEST = (" tokens does not fit", "the request is not usable", "has no tokens of its own")
@@ -76,6 +76,8 @@ class ProgramEngine:
         self.close()
         sentences = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if not sentences:
+            if code < 0:
+                return ProgramKilled("kvloupe run was killed", f"it ended by signal {-code}", "give it more memory, and go on with --resume")
             return KvloupeError("kvloupe run failed", f"it ended with {code} and gave no reason", "report this with what you did")
         what, why, what_to_do = in_parts(sentences[-1]).parts
         return KvloupeError(f"{what} (kvloupe run ended with {code})", why, what_to_do)

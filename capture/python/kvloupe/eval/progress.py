@@ -11,7 +11,10 @@ class Progress:
         self._begin = self._last = time.monotonic()
 
     def add(self):
-        self._done += 1
+        self.reach(self._done + 1)
+
+    def reach(self, done):
+        self._done = done
         if time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
             self._say()
@@ -24,3 +27,8 @@ class Progress:
     def end(self):
         before = f", {self.passed_over:,} of them before" if self.passed_over else ""
         print(f"{self._done + self.passed_over:,} samples{before}, {time.monotonic() - self._begin:.1f} s", file=sys.stderr)
+
+
+def tell_stopped(journal):
+    print(f"error: the evaluation was stopped; you pressed Ctrl+C; {len(journal.records):,} samples are in {journal.path}: go on with --resume",
+          file=sys.stderr)

@@ -103,7 +103,7 @@ def answered(sample, lm):
             return {**record, "answer": "", "expected": "", "score": math.nan, "metrics": {}, "direction": 1, "kept": math.nan, "prompt_tokens": 0,
                     "prefill_s": math.nan, "decode_s": math.nan, "refused": str(refusal)}
         except KvloupeError as error:
-            raise KvloupeError(f"sample {sample.number} of {sample.name} was not answered: {error.parts[0]}", *error.parts[1:]) from None
+            raise type(error)(f"sample {sample.number} of {sample.name} was not answered: {error.parts[0]}", *error.parts[1:]) from None
         responses.append(response)
         said.append(details)
         request.resps[:] = [response] * (request.repeats or 1)
