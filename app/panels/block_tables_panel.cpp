@@ -65,10 +65,11 @@ class BlockTablesPanel final : public Panel {
       return;
     }
     const std::int64_t past = r.grid.num_past_blocks();
-    headline_ui(context, fmt::format("Masks want {} of the past{}, {} is read: {} of {} block{}.{}",
-                                     share_text(r.native.kept.past), mean,
-                                     share_text(r.read.kept.past), answer.past_blocks_read, past,
-                                     past == 1 ? "" : "s", of_span(place, answer)));
+    headline_ui(
+        context,
+        fmt::format("The masks ask for {} of the past{}; {} is read: {} of {} block{}.{}",
+                    share_text(r.native.kept.past), mean, share_text(r.read.kept.past),
+                    answer.past_blocks_read, past, past == 1 ? "" : "s", of_span(place, answer)));
   }
 
   // " Of the 2 blocks of needle 1 is read."

@@ -311,7 +311,7 @@ class BudgetSweepPanel final : public Panel {
     widgets::table_ui(context.palette, "##enough", table, look);
     widgets::text_wrapped(
         context.palette.muted,
-        result->exact ? "All larger budgets tested reach it too. \u2013: not reached."
+        result->exact ? "All larger budgets tested reach it too. \u2013: no budget reaches it."
         : result.question.wants_exact()
             ? "Being refined. \u2013: not reached by the budgets computed so far."
             : "From here on, among the budgets computed; scope head finds the exact one. \u2013: "

@@ -213,7 +213,7 @@ class LatencyPanel final : public Panel {
     else if (result && result->total.samples > 0)
       text = state::verdict_of(*result);
     else if (answers.measuring())
-      text = "it can run once the measurement under way has ended";
+      text = "waits for the measurement under way";
     if (text.empty()) return;
     ImGui::SameLine(0, widgets::em(0.8F));
     const widgets::FontScope strong(widgets::Type::Strong);
@@ -266,8 +266,9 @@ class LatencyPanel final : public Panel {
     rows.push_back({"dense", fmt::format("{} keys", format_count(std::llround(past + own))),
                     past + own, context.palette.current});
     ImGui::Dummy({0, widgets::grid(0.5F)});
-    heading_ui(context, "Keys that attention reads",
-               "not a time: keys kept (mean of the chunks that select) and the chunk's own");
+    heading_ui(
+        context, "Keys that attention reads",
+        "a count, not a time: keys kept (mean of the chunks that select) and the chunk's own");
     const float name = widgets::em(8), words = widgets::em(12);
     const float line = ImGui::GetTextLineHeightWithSpacing();
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - name - words);
@@ -309,10 +310,11 @@ class LatencyPanel final : public Panel {
     if (explains)
       widgets::text_wrapped(
           context.palette.muted,
-          fmt::format("dense: the fastest form, here {}, timed in turns with the method. Attention "
-                      "over what was kept takes this machine {:.3g} ms at least. The total is one "
-                      "chain: its parts are timed separately and may not add up to it.",
-                      r.dense_variant, r.floor_ms));
+          fmt::format(
+              "dense: its fastest form here, {}, timed in turns with the method. Attention "
+              "over what was kept cannot take less than {:.3g} ms on this machine. The "
+              "total is one chain: its parts are timed separately and may not add up to it.",
+              r.dense_variant, r.floor_ms));
     bars_ui(context, result, longest);
   }
 

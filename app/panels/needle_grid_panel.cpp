@@ -54,7 +54,7 @@ class NeedleGridPanel final : public ResultsPanel {
     const float name = ImGui::GetTextLineHeightWithSpacing();
     const auto lengths = static_cast<float>(result->lengths.size());
     const float least = name * 2 + lengths * widgets::em(kLeastRow);
-    const float most = name * 2 + lengths * widgets::em(context.figure ? 6 : 4);
+    const float most = name * 2 + lengths * widgets::em(6);
     const float height = std::clamp(size.y / static_cast<float>(down) - gap / 2, least, most);
     if (!context.figure) ImGui::BeginChild("maps", size);
     const ImVec2 at = ImGui::GetCursorPos();

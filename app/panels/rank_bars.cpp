@@ -133,7 +133,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "Beyond rank 320: 70 of 87 wastes; 13 keys of needle, lost: 9"
+// "Not drawn, past rank 320: 70 of 87 wastes; 13 keys of needle, lost: 9"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -149,7 +149,7 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
     all_wastes += one.wastes;
   }
   if (watched + all_wastes == 0) return;
-  std::string text = fmt::format("Beyond rank {}:", format_count(std::llround(last)));
+  std::string text = fmt::format("Not drawn, past rank {}:", format_count(std::llround(last)));
   if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
   if (watched > 0)
     text +=
@@ -200,7 +200,7 @@ void point_at(DrawContext& context, const std::vector<RankedKeys>& methods) {
     if (methods.size() > 1) fates += letter_of_method(m) + " ";
     fates += state::label_of(keys[static_cast<std::size_t>(rank)].verdict);
   }
-  widgets::tooltip("true rank %d of %lld\nkey %s\n%s of the past's mass (%.6g)\n%s",
+  widgets::tooltip("true rank %d of %lld\nkey %s\n%s of the past's mass (M %.6g)\n%s",
                    key.true_rank + 1, static_cast<long long>(cell.num_candidates),
                    token_line(ranked.place, key.position).c_str(),
                    share_text(ranked.answer.share_of(key)).c_str(), key.mass, fates.c_str());

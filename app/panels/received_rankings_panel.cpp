@@ -212,7 +212,7 @@ class ReceivedRankingsPanel final : public Panel {
                                                 r.first_q_head + r.num_q_heads - 1);
     std::string text = fmt::format(
         "Global: {} of {} keys, the {} with most attention on average from {} in {}. "
-        "Query-specific: {} more, among the {} best by their maximum alone.",
+        "Query-specific: {} more, among the {} best by their maximum, but not by their mean.",
         format_count(picture.ranked->num_global), format_count(r.num_keys()),
         share_text(ReceivedRankings::kTopShare), queries, heads,
         format_count(picture.ranked->num_query_specific), format_count(r.top));

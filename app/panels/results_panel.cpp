@@ -60,6 +60,11 @@ void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& ce
       draw->AddText({from.x + (width - wide) / 2, y}, ink, text.c_str());
     return wide + widgets::em(0.4F) <= width;
   };
+  if (cell.number.empty()) {
+    const widgets::FontScope small(widgets::Type::Caption);
+    centred(cell.beside, from.y + (height - ImGui::GetTextLineHeight()) / 2);
+    return;
+  }
   const bool two_lines = height > widgets::em(2.6F) && !cell.beside.empty();
   float y = from.y + (height - ImGui::GetTextLineHeight()) / 2;
   if (two_lines) y -= widgets::em(0.6F);
@@ -121,9 +126,17 @@ void open_sample(DrawContext& context, const ReadResults& results, const ResultS
   state::open_lost_answer(context.workspace, path, sample.method);
 }
 
+// What all samples share stands above the table.
 table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices) {
-  table::Table table{{"method", "task", "length", "depth", "score", "expected", "answer", "trace"},
-                     {}};
+  table::Table table{{"length", "depth", "score", "expected", "answer", "trace"}, {}};
+  const auto varies = [&](std::string ResultSample::*member) {
+    return std::any_of(indices.begin(), indices.end(), [&](std::int32_t index) {
+      return results.sample(index).*member != results.sample(indices.front()).*member;
+    });
+  };
+  const bool methods = varies(&ResultSample::method), tasks = varies(&ResultSample::task);
+  if (tasks) table.columns.insert(table.columns.begin(), "task");
+  if (methods) table.columns.insert(table.columns.begin(), "method");
   for (const std::int32_t index : indices) {
     const ResultSample& sample = results.sample(index);
     const auto known = [](std::int64_t value) {
@@ -131,13 +144,15 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
     };
     const std::string answer =
         sample.refused.empty() ? printable(sample.answer) : "refused: " + printable(sample.refused);
-    table.rows.push_back({results.label_of(sample.method), printable(sample.task),
-                          known(sample.length),
+    table.rows.push_back({known(sample.length),
                           std::isnan(sample.depth) ? table::Cell(std::nullopt)
                                                    : table::Cell(format_shortest(sample.depth)),
                           std::isnan(sample.score) ? table::Cell(std::nullopt)
                                                    : table::Cell(state::score_text(sample.score)),
                           printable(sample.expected), answer, ""});
+    auto& row = table.rows.back();
+    if (tasks) row.insert(row.begin(), printable(sample.task));
+    if (methods) row.insert(row.begin(), results.label_of(sample.method));
   }
   return table;
 }
@@ -254,7 +269,8 @@ void samples_ui(DrawContext& context, const char* view) {
   }
   const table::Table table = table_of(results, indices);
   widgets::TableLook look;
-  look.weights = {1.2F, 1.2F, 0.7F, 0.6F, 0.6F, 1.5F, 3, 1};
+  look.weights = {0.7F, 0.6F, 0.6F, 1.5F, 4, 0.8F};
+  look.weights.insert(look.weights.begin(), table.columns.size() - look.weights.size(), 1.2F);
   look.flags |= ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg;
   look.pointer = &context.workspace.pointer;
   look.draw = [&](std::size_t row, std::size_t column) {

@@ -80,13 +80,14 @@ class TaskScoresPanel final : public ResultsPanel {
                     result->column_labels[column], cell.mean, state::words_of_samples(cell.scored));
     if (!std::isnan(cell.low)) text += fmt::format("\n95 %: {:.2f} to {:.2f}", cell.low, cell.high);
     if (cell.refused > 0) text += fmt::format("\n{} not answered", cell.refused);
-    if (!std::isnan(cell.kept)) text += fmt::format("\n{:.1f} keys kept by a row", cell.kept);
+    if (!std::isnan(cell.kept)) text += fmt::format("\n{:.1f} keys kept per row", cell.kept);
     if (cell.paired == 0) return text;
     const std::string p = state::p_text(cell.p);
-    return text + fmt::format("\nof {}: {:.2f}, difference {}\nbetter on {}, worse on {}{}",
+    return text + fmt::format("\n{} of the score of {}, difference {}\nbetter on {}, worse on {}{}",
+                              state::share_text(cell.relative),
                               result.question.results->label_of(result.question.against),
-                              cell.relative, state::difference_text(cell.difference), cell.better,
-                              cell.worse, p.empty() ? "" : ", " + p + " (sign test)");
+                              state::difference_text(cell.difference), cell.better, cell.worse,
+                              p.empty() ? "" : ", " + p + " (sign test)");
   }
 
   static ScoreMap map_of(DrawContext& context, const Scores& result) {
@@ -129,7 +130,10 @@ class TaskScoresPanel final : public ResultsPanel {
       cell.tone = std::min(1.0, scores.relative);
       cell.number = state::score_text(scores.relative);
     }
-    if (scores.samples.empty()) cell.number = cell.beside = "";
+    if (scores.samples.empty()) {
+      cell.number = "";
+      cell.beside = "not run";
+    }
     cell.explained = explained(result, r, c);
     cell.listed_as = fmt::format("{}, {}", result->row_labels[r], result->column_labels[c]);
     return cell;

@@ -1,6 +1,7 @@
 #include "core/base/thread_waiting.h"
 
 #include <cstdlib>
+#include <initializer_list>
 
 namespace kvloupe {
 namespace {

@@ -7,6 +7,7 @@
 #include "app/state/questions/how_much/latency.h"
 #include "app/state/view_list.h"
 #include "tests/gui/gui_trace.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/workspace_steps.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "tests/gui/view_fixture.h"
 
 #include "app/figure/figure_page.h"
+#include "tests/gui/results_steps.h"
 
 #include <algorithm>
 #include <set>

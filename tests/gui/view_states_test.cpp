@@ -1,6 +1,7 @@
 // Every view of the list draws without a display in the empty, loading, error and full state, and
 // with a run of a method that this version does not know; and gives as data what it draws.
 #include "app/state/shown_methods.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/view_fixture.h"
 
 #include <set>

@@ -1,6 +1,7 @@
 // From a cell of results that failed to the head that lost the answer, by mouse: the cell, the sample, and there.
 #include "app/state/questions/results/lost_answer.h"
 #include "app/state/questions/why_lost/span_loss.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/window_fixture.h"
 #include "tests/gui/workspace_steps.h"
 

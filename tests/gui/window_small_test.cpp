@@ -1,6 +1,6 @@
 // All views in a window of 1000 x 700: whatever has no room scrolls, and is not squeezed or cut.
+#include "tests/gui/results_steps.h"
 #include "tests/gui/window_fixture.h"
-#include "tests/gui/workspace_steps.h"
 
 #include <gtest/gtest.h>
 #include <imgui_internal.h>

@@ -16,16 +16,6 @@ void settle(state::Workspace& workspace) {
     if (workspace.answers.deliver() == 0) std::this_thread::sleep_for(1ms);
 }
 
-const std::string& results_file() {
-  static const std::string path = KVLOUPE_TEST_DATA_DIR "/results/needles.h5";
-  return path;
-}
-
-void open_results(state::Workspace& workspace) {
-  workspace.results.open(results_file());
-  settle(workspace);
-}
-
 std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view) {
   std::string problem;
   for (int frame = 0; frame < 64; ++frame) {

@@ -44,11 +44,6 @@ typename Q::Answer work_on(state::Workspace& workspace, const Q& question,
   return question.work(steps);
 }
 
-// Results of an evaluation that was made up: four methods, two tasks.
-const std::string& results_file();
-// Opens them, whatever else is open.
-void open_results(state::Workspace& workspace);
-
 // Asks for all that the view needs until it stands; "" when there is something to draw.
 std::string problem_of_view(state::Workspace& workspace, const state::ViewInfo& view);
 

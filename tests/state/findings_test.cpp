@@ -82,8 +82,7 @@ TEST(Findings, WhatATraceHolds) {
   info.runs.resize(1);
   info.chunks[4].phase = info.chunks[5].phase = trace::Phase::Decode;
   EXPECT_EQ(trace_finding(info),
-            "SmolLM2 read 1,028 tokens in 4 chunks and decoded 2. 1 run says what methods keep of "
-            "them.");
+            "SmolLM2 read 1,028 tokens in 4 chunks and decoded 2. 1 run of methods is recorded.");
 }
 
 }  // namespace

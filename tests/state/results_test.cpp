@@ -4,6 +4,7 @@
 #include "app/state/questions/results/task_scores.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/workspace_steps.h"
 
 #include <gmock/gmock.h>
@@ -40,11 +41,11 @@ TEST_F(ResultsState, DenseIsWhatOthersAreComparedWith) {
 
 TEST_F(ResultsState, TheWorstCellIsSaidFirst) {
   EXPECT_EQ(finding(),
-            "snapkv  64 falls furthest below dense in kvloupe_niah: 0.33 where it has 0.96 (24 "
+            "snapkv  64 falls furthest below dense in kvloupe_niah: 0.33 against 0.96 (24 "
             "samples, p below 0.001).");
   workspace.choose("task_scores", "across", "depth");
   EXPECT_EQ(finding(),
-            "snapkv  64 falls furthest below dense at depth 0 %: 0 where it has 1 (8 samples, p "
+            "snapkv  64 falls furthest below dense at depth 0 %: 0 against 1 (8 samples, p "
             "0.008).");
   workspace.results.show_methods({"dense", "quoka:budget_tokens=256"});
   workspace.choose("task_scores", "across", "length");

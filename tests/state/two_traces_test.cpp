@@ -342,19 +342,25 @@ TEST_F(TwoTraces, WhatWasSelectedByBothIsThatOfEach) {
   const auto answer = workspace.ask(state::selected_by_both_question(workspace));
   ASSERT_TRUE(answer.answer) << answer.error;
   std::array<int, 2> kept{};
-  for (const auto& row : both.rows)
-    for (const std::size_t i : {0, 1})
-      if (const int key = std::stoi(row[1]); key >= 3 && key < 40)
-        kept[i] += row[6 + 2 * i] == "hit" || row[6 + 2 * i] == "waste";
+  int kept_by_both = 0;
+  for (const auto& row : both.rows) {
+    const int key = std::stoi(row[1]);
+    const auto is_kept = [&](std::size_t i) {
+      return row[6 + 2 * i] == "hit" || row[6 + 2 * i] == "waste";
+    };
+    kept_by_both += is_kept(0) && is_kept(1);
+    for (const std::size_t i : {0, 1}) kept[i] += key >= 3 && key < 40 && is_kept(i);
+  }
   ASSERT_NE(kept[0], kept[1]);
   const auto count = [](int n) { return n == 0 ? "none" : std::to_string(n); };
   const double a = answer->of_a->cell.mass_recall, b = answer->of_b->cell.mass_recall;
   EXPECT_EQ(
       state::verdict_of_both(*answer, workspace.place()),
-      fmt::format("Of keys 3 to 39's 37 keys A keeps {}, B {}, {} ({:.3f} and {:.3f}).",
+      fmt::format("Of keys 3 to 39's 37 keys A keeps {}, B {}, {} ({:.3f} and {:.3f}). Keys kept "
+                  "by both: {}.",
                   count(kept[0]), count(kept[1]),
                   std::abs(a - b) < 0.02 ? "at nearly the same recall" : "at different recall", a,
-                  b));
+                  b, kept_by_both));
   workspace.cursor.set_keys(3, 4);
   EXPECT_THAT(state::verdict_of_both(*answer, workspace.place()),
               ::testing::MatchesRegex("A (keeps|loses) key 3, B (keeps|loses) it, at .*"));

@@ -8,6 +8,7 @@
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
+#include "tests/gui/results_steps.h"
 #include "tests/state/workspace_fixture.h"
 
 #include <algorithm>

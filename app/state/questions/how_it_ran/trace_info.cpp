@@ -117,8 +117,10 @@ std::string trace_finding(const trace::TraceInfo& info) {
                   format_count(info.num_tokens - steps), chunks, chunks == 1 ? "" : "s");
   if (steps > 0) text += fmt::format(" and decoded {}", steps);
   if (info.runs.empty()) return text + ". No run was recorded.";
-  return text + fmt::format(". {} run{} what methods keep of them.", info.runs.size(),
-                            info.runs.size() == 1 ? " says" : "s say");
+  return text +
+         fmt::format(". {} of methods {} recorded.",
+                     info.runs.size() == 1 ? "1 run" : fmt::format("{} runs", info.runs.size()),
+                     info.runs.size() == 1 ? "is" : "are");
 }
 
 }  // namespace kvloupe::state

@@ -24,7 +24,7 @@ struct TraceInfoQuestion : OfPlace<At::Trace> {
   static std::uint64_t bytes(const Answer& answer);
 };
 
-// "SmolLM2-135M-Instruct read 2,048 tokens in 16 chunks. 7 runs say what methods keep of them."
+// "SmolLM2-135M-Instruct read 2,048 tokens in 16 chunks. 7 runs of methods are recorded."
 std::string trace_finding(const trace::TraceInfo& info);
 
 }  // namespace kvloupe::state

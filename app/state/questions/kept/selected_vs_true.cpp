@@ -158,15 +158,34 @@ std::string verdict_of(const SelectedVsTrueQuestion::Answer& answer, const Place
   return fmt::format("{}, at a recall of {:.3f}.", words_of(*kept), answer.cell.mass_recall);
 }
 
+namespace {
+
+std::int64_t kept_by_both(const SelectedByBothQuestion::Answer& answer) {
+  const std::vector<KeyVerdict>& of_a = answer.of_a->cell.verdict;
+  std::int64_t both = 0;
+  for (std::size_t key = 0; key < of_a.size(); ++key)
+    both += analysis::is_kept(of_a[key]) &&
+                    analysis::is_kept(answer.in_b(static_cast<std::int32_t>(key)))
+                ? 1
+                : 0;
+  return both;
+}
+
+}  // namespace
+
 std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const Place& place) {
   constexpr double kNearly = 0.02;
   const double a = answer.of_a->cell.mass_recall, b = answer.of_b->cell.mass_recall;
   const auto kept_a = kept_of_span(*answer.of_a, place), kept_b = kept_of_span(*answer.of_b, place);
+  const std::string shared =
+      fmt::format(" Keys kept by both: {}.", format_count(kept_by_both(answer)));
   if (!kept_a || !kept_b)
-    return fmt::format("A keeps {} of the attention mass, B {}.", share_text(a), share_text(b));
+    return fmt::format("A keeps {} of the attention mass, B {}.{}", share_text(a), share_text(b),
+                       shared);
   return fmt::format(
-      "{}, {} ({:.3f} and {:.3f}).", words_of({{"A", *kept_a}, {"B", *kept_b}}),
-      std::abs(a - b) < kNearly ? "at nearly the same recall" : "at different recall", a, b);
+      "{}, {} ({:.3f} and {:.3f}).{}", words_of({{"A", *kept_a}, {"B", *kept_b}}),
+      std::abs(a - b) < kNearly ? "at nearly the same recall" : "at different recall", a, b,
+      shared);
 }
 
 KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {

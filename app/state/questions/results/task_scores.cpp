@@ -111,7 +111,7 @@ std::string finding_of(const TaskScoresQuestion& question, const Answer& answer)
     return paired > 0 ? fmt::format("No method does worse than {} on any sample.", other) : "";
   }
   const std::string p = p_text(worst->p);
-  return fmt::format("{} falls furthest below {} {} {}: {} where it has {} ({}{}).",
+  return fmt::format("{} falls furthest below {} {} {}: {} against {} ({}{}).",
                      answer.row_labels[at / scores.columns.size()], other,
                      question.across == "task"    ? "in"
                      : question.across == "depth" ? "at depth"
