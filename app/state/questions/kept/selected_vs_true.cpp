@@ -6,6 +6,7 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
