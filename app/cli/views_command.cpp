@@ -31,6 +31,7 @@ void print_json() {
         {{"id", view.id},
          {"title", view.title},
          {"summary", view.summary},
+         {"shows", view.shows_results ? "results" : "trace"},
          {"metrics", view.metrics.empty() ? ordered_json() : ordered_json(view.metrics_link())},
          {"formats", formats},
          {"goto", view.coordinates},

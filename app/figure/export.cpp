@@ -76,7 +76,7 @@ void open_results(state::Workspace& workspace, const std::string& path) {
   wait_until_idle(workspace, interrupt_token());
   if (workspace.results.ready() == nullptr)
     throw input_error(fmt::format("{} cannot be shown", path), workspace.results.error(),
-                      "name a file that python -m kvloupe eval wrote");
+                      "see python -m kvloupe results");
 }
 
 void open_and_show(state::Workspace& workspace, const state::ViewState& what) {

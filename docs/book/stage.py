@@ -123,15 +123,15 @@ def draw(program, trace, view, folder):
     return picture.relative_to(folder).as_posix()
 
 
-def write_views(program, trace, folder):
+def write_views(program, trace, results, folder):
     (folder / "views").mkdir()
     views = json.loads(output_of(program, "views", "--json"))["views"]
-    lines = ["# Views\n", "Each view as `kvloupe export` draws it of the trace of the tour. What the views say is in the "
-             "[guide](guide.md#the-views).\n"]
+    lines = ["# Views\n", "Each view as `kvloupe export` draws it of the trace of the tour, or of the needles that SmolLM2 "
+             "was asked for. What the views say is in the [guide](guide.md#the-views).\n"]
     for view in views:
         lines.append(f"## {view['title']} {{ #{view['id']} }}\n")
         lines.append(f"`{view['id']}`: {cell(view['summary'])}.\n")
-        lines.append(f"![{view['title']}]({draw(program, trace, view, folder)})\n")
+        lines.append(f"![{view['title']}]({draw(program, results if view['shows'] == 'results' else trace, view, folder)})\n")
         if view.get("options"):
             lines.append("| option | choices | what it does |\n|---|---|---|")
             for option in view["options"]:
@@ -160,7 +160,7 @@ def main():
     copy_pages(folder)
     write_methods(program, folder)
     write_options(program, folder)
-    write_views(program, trace, folder)
+    write_views(program, trace, ROOT / "assets" / "results" / "smollm2_needles.h5", folder)
 
 
 if __name__ == "__main__":

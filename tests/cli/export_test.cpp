@@ -14,6 +14,7 @@ namespace {
 
 const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
 const std::string kTrace = kGoldens + "group3_f16.h5";
+const std::string kResults = std::string(KVLOUPE_TEST_DATA_DIR) + "/results/needles.h5";
 
 ProgramResult lanes(const Words& more) {
   Words words = {"export",          kTrace,  "--view", "aqua_lanes", "--method",
@@ -213,13 +214,15 @@ TEST(TableFormats, HoldTheRowsOfTheCsvInEveryViewThatHasOne) {
   const json views = answer_of({"views", "--json"})["views"];
   for (const json& view : views) {
     std::map<std::string, std::string> files;
-    Words words = {"export", kTrace, "--view", view["id"], "--goto", "chunk=3"};
+    const bool results = view["shows"] == "results";
+    Words words = {"export", results ? kResults : kTrace, "--view", view["id"]};
+    if (!results) words.insert(words.end(), {"--goto", "chunk=3"});
     const std::string method = view["id"] == "aqua_lanes"    ? "aqua:basis=self"
                                : view["id"] == "quest_pages" ? "quest:budget_tokens=24"
                                : view["id"] == "block_tables"
                                    ? "flash_prefill:lowering=union,block_size=16"
                                    : "quoka:budget_tokens=6,num_queries=2";
-    words.insert(words.end(), {"--method", method});
+    if (!results) words.insert(words.end(), {"--method", method});
     for (const std::string format : view["formats"])
       if (format == "csv" || format == "markdown" || format == "latex") {
         files[format] = (folder / (view["id"].get<std::string>() + "." + format)).string();

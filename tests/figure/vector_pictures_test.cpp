@@ -72,13 +72,14 @@ TEST_P(VectorPicture, LooksAsThePixelsInOtherPrograms) {
   const Scene scene = draw_scene(workspace, request);
   const double width_pt = scene.width * 0.75;
   const std::string title = state::find_view(GetParam().view)->title;
+  const std::string file = std::filesystem::path(request.what.trace).filename().string();
 
   const std::string svg = svg_text(scene, width_pt);
   write("view.svg", svg);
   output_of(fmt::format("rsvg-convert -w {} -o svg.png view.svg", pixels.width));
   EXPECT_LT(difference(testing::read_png("svg.png"), pixels), kMost);
   EXPECT_TRUE(has(svg, "<title>" + title + "</title>"));
-  EXPECT_TRUE(has(svg, "small.h5 --view " + GetParam().view));
+  EXPECT_TRUE(has(svg, file + " --view " + GetParam().view));
 
   write("view.pdf", pdf_bytes(scene, width_pt));
   output_of("pdftoppm -r 96 -png -singlefile view.pdf pdf");
@@ -106,8 +107,8 @@ TEST_P(VectorPicture, LooksAsThePixelsInOtherPrograms) {
   }
   EXPECT_GE(words, 5);
   EXPECT_LT(of_pictures, 0.8 * scene.width * scene.height);
-  EXPECT_TRUE(has(svg, ">small.h5"));
-  EXPECT_TRUE(has(text, "small.h5"));
+  EXPECT_TRUE(has(svg, ">" + file));
+  EXPECT_TRUE(has(text, file));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VectorPicture, ::testing::ValuesIn(testing::pictures()),

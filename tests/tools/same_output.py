@@ -35,7 +35,7 @@ def commands(program, trace, all_methods):
         if not all_methods and method not in FEW:
             continue
         for view in views:
-            if view["id"] in ("latency", "block_tables"):  # they measure times
+            if view["id"] in ("latency", "block_tables") or view.get("shows") == "results":  # they measure times, or show no trace
                 continue
             for kind in ("csv", "npy"):
                 if kind in view["formats"]:
