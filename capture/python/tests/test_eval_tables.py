@@ -3,6 +3,8 @@ import csv
 import fcntl
 import io
 import math
+import subprocess
+import sys
 import time
 import unittest
 from unittest import mock
@@ -212,6 +214,12 @@ class File(unittest.TestCase):
         self.assertEqual(sorted(entry["id"] for entry in read_results(joined)[1]), sorted(entry["id"] for entry in both([(1, 0), (0, 0), (1, 1)])))
         self.assertIn("exists already", command("eval", "merge", joined, "-o", joined, expect=1))
 
+    def test_a_full_disk_behind_standard_output_is_said(self):
+        path = written("full.h5", both([(1, 0)]))
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run([sys.executable, "-m", "kvloupe", "results", path], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stderr.strip(), "error: standard output cannot be written; No space left on device; read all of it, or write to a place with room")
 
     def test_what_differs_is_named(self):
         runs = {seed: {"model": "m", "options": {"seed": seed, "engine": "program"}, "versions": {"torch": str(seed)}} for seed in (1, 2)}

@@ -11,6 +11,7 @@ from ..results.parts_folder import PartsFolder, take_in
 from ..results.results_file import read_results, write_results
 from ..results.same_run import check_same
 from ..results.table import summary
+from ..standard_output import put
 from . import harness_tasks, workers
 from .data_folder import data_from, default_folder
 from .methods import budget_of, with_budgets
@@ -42,8 +43,8 @@ def run_eval(options):
             # Tasks read data when they are loaded, when their prompts are made and when an answer is scored.
             with data_from(options.data or default_folder(), options.download):
                 records, mine = _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal)
-    print(summary(records))
-    print(options.output)
+    put(summary(records))
+    put(options.output)
     _tell_refused(records, mine, options.output)
 
 

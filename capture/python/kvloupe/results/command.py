@@ -4,6 +4,7 @@ import sys
 
 from ..errors import KvloupeError
 from ..printable import printable
+from ..standard_output import put
 from . import planned, table, table_text
 from .results_file import read_results, write_results
 from .same_run import differing
@@ -19,11 +20,11 @@ def run_results(options):
         raise KvloupeError(f"{options.results} has no samples", "none was run", "run the evaluation with --resume")
     form = FORMS[options.form]
     if options.samples:
-        print(form([_listed(record) for record in records], ("task", "doc", "method")))
+        put(form([_listed(record) for record in records], ("task", "doc", "method")))
     elif options.grid:
         _print_grids(records, form, options.form)
     else:
-        print(form(table.rows_of(records, options.by, options.against), options.by))
+        put(form(table.rows_of(records, options.by, options.against), options.by))
         _print_perplexities(records, form)
     total = planned.total(plan)
     if len(records) < total:
@@ -43,8 +44,8 @@ def _print_grids(records, form, name):
             cells = table.grid(of_task, method)
             if cells[0]:
                 title = f"{printable(task)}, {printable(method)}: mean score (samples) by length and depth of the needle"
-                print(("\n" if drawn else "") + COMMENTS[name] + title + "\n")
-                print(form(table_text.grid_rows(*cells), ("length",)))
+                put(("\n" if drawn else "") + COMMENTS[name] + title + "\n")
+                put(form(table_text.grid_rows(*cells), ("length",)))
                 drawn += 1
     if not drawn:
         raise KvloupeError("there is no grid", "no sample has a length and a depth", "run kvloupe_niah or kvloupe_passkey, or leave --grid out")
@@ -53,7 +54,7 @@ def _print_grids(records, form, name):
 def _print_perplexities(records, form):
     rows = table.perplexity_rows(records)
     if rows:
-        print("\n" + form(rows, ("task", "method")))
+        put("\n" + form(rows, ("task", "method")))
 
 
 def run_merge(options):
@@ -74,7 +75,7 @@ def run_merge(options):
     records = sorted(merged.values(), key=lambda record: (record["task"], record["doc"], table.order(record["method"])))
     whole = planned.joined(plans, records)
     write_results(options.output, runs[0], records, whole)
-    print(f"{options.output}: {len(records):,} of {planned.total(whole):,} samples")
+    put(f"{options.output}: {len(records):,} of {planned.total(whole):,} samples")
 
 
 def _moved(trace, before, now):
