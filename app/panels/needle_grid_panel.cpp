@@ -87,6 +87,7 @@ class NeedleGridPanel final : public ResultsPanel {
     for (std::size_t r = 0; r < lengths.size(); ++r)
       for (std::size_t c = 0; c < depths.size(); ++c)
         map.cells.push_back(cell_of(result, grid, name, r, c));
+    map.explain = [&](std::size_t index) { return explained(result, grid, name, index); };
     score_map_ui(context, map, {size.x, size.y - ImGui::GetTextLineHeightWithSpacing()});
     ImGui::EndGroup();
   }
@@ -101,18 +102,30 @@ class NeedleGridPanel final : public ResultsPanel {
       cell.number = state::score_text(scores.mean);
       cell.beside = fmt::format("n {}", format_count(scores.scored));
     }
-    const std::string where = fmt::format("{}, depth {} %", state::length_text(result->lengths[r]),
-                                          format_shortest(result->depths[c]));
-    cell.explained = fmt::format("{}\n{}\nmean score {:.3f} over {}", name, where, scores.mean,
-                                 state::words_of_samples(scores.scored));
-    if (!std::isnan(scores.low))
-      cell.explained += fmt::format("\n95 %: {:.2f} to {:.2f}", scores.low, scores.high);
-    if (scores.paired > 0)
-      cell.explained += fmt::format("\nwhere {} has {:.3f}",
-                                    result.question.results->label_of(result.question.against),
-                                    scores.mean - scores.difference);
-    cell.listed_as = name + ", " + where;
+    if (scores.samples.empty()) cell.beside = "not run";
+    cell.listed_as = name + ", " + where(result, r, c);
     return cell;
+  }
+
+  static std::string where(const Grids& result, std::size_t r, std::size_t c) {
+    return fmt::format("{}, depth {} %", state::length_text(result->lengths[r]),
+                       format_shortest(result->depths[c]));
+  }
+
+  static std::string explained(const Grids& result, const Grid& grid, const std::string& name,
+                               std::size_t index) {
+    const ScoreCell& scores = grid.scores.cells[index];
+    const std::size_t columns = result->depths.size();
+    std::string text = fmt::format("{}\n{}\nmean score {:.3f} over {}", name,
+                                   where(result, index / columns, index % columns), scores.mean,
+                                   state::words_of_samples(scores.scored));
+    if (!std::isnan(scores.low))
+      text += fmt::format("\n95 %: {:.2f} to {:.2f}", scores.low, scores.high);
+    if (scores.paired > 0)
+      text += fmt::format("\nwhere {} has {:.3f}",
+                          result.question.results->label_of(result.question.against),
+                          scores.mean - scores.difference);
+    return text;
   }
 
   state::LastAnswer<NeedleGridQuestion> shown_;

@@ -19,7 +19,7 @@ using state::ReadResults;
 using trace::ResultSample;
 
 constexpr float kCellHeight = 4, kLeastCell = 1.5F, kMostCellWidth = 24;  // em
-constexpr std::size_t kMostListed = 500;
+constexpr std::size_t kMostListed = 100;
 
 // Names of rows, in the middle of their cells; a click compares with them.
 void row_name_ui(DrawContext& context, const ScoreMap& map, std::size_t row, ImVec2 at, ImVec2 size,
@@ -116,14 +116,7 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   pointed.words = cell.number;
   pointed.row = cell.listed_as + "\t" + cell.number;
   context.workspace.pointer.at(std::move(pointed));
-  widgets::tooltip({{cell.explained}, {"click: list its samples", 0, true}});
-}
-
-// Opens the trace of the sample where the method lost the answer.
-void open_sample(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
-  const std::string path = state::trace_of(results, sample);
-  if (path.empty()) return;
-  state::open_lost_answer(context.workspace, path, sample.method);
+  widgets::tooltip({{map.explain(index)}, {"click: list its samples", 0, true}});
 }
 
 // What all samples share stands above the table.
@@ -276,8 +269,9 @@ void samples_ui(DrawContext& context, const char* view) {
   look.draw = [&](std::size_t row, std::size_t column) {
     if (column + 1 != table.columns.size()) return false;
     const ResultSample& sample = results.sample(indices[row]);
+    const std::string trace = state::trace_of(results, sample);
     ImGui::PushID(static_cast<int>(row));
-    if (sample.trace.empty()) {
+    if (trace.empty()) {
       widgets::text_colored(context.palette.faint, "none");
       if (ImGui::IsItemHovered())
         widgets::tooltip(
@@ -285,10 +279,9 @@ void samples_ui(DrawContext& context, const char* view) {
             "--resume --trace failing: that records the samples that a method fails "
             "and dense answers.");
     } else if (ImGui::SmallButton("Why?")) {
-      open_sample(context, results, sample);
+      state::open_lost_answer(context.workspace, trace, sample.method);
     } else if (ImGui::IsItemHovered()) {
-      widgets::tooltip("Opens %s where %s lost the answer",
-                       state::readable_name(sample.trace).c_str(),
+      widgets::tooltip("Opens %s where %s lost the answer", state::readable_name(trace).c_str(),
                        results.label_of(sample.method).c_str());
     }
     ImGui::PopID();

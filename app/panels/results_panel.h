@@ -4,6 +4,8 @@
 #include "app/panels/view_frame.h"
 #include "app/state/questions/results/of_results.h"
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,16 +29,16 @@ struct ScoreMap {
     double tone = 0;        // of the colour: 0 to 1; NaN: it has none
     std::string number;     // "0.83"
     std::string beside;     // "0.61 to 0.94"; where there is room
-    std::string explained;  // tooltip
     std::string listed_as;  // of its samples: "quoka  256, kvloupe_niah"
   };
   const char* id = "";
   const char* view = "";
   const std::vector<std::string>* rows = nullptr;
   const std::vector<std::string>* columns = nullptr;
-  std::vector<Cell> cells;  // by row, then column
-  bool diverges = false;    // its colours: from bad through neutral to good
-  int strong_row = -1;      // the one that others are compared with
+  std::vector<Cell> cells;                                // by row, then column
+  std::function<std::string(std::size_t index)> explain;  // the tooltip of a cell
+  bool diverges = false;  // its colours: from bad through neutral to good
+  int strong_row = -1;    // the one that others are compared with
 };
 // The height of a map of so many rows in the room there is.
 float score_map_height(const DrawContext& context, std::size_t rows, float room);

@@ -105,6 +105,9 @@ class TaskScoresPanel final : public ResultsPanel {
     for (std::size_t r = 0; r < answer.scores.rows.size(); ++r)
       for (std::size_t c = 0; c < answer.scores.columns.size(); ++c)
         map.cells.push_back(cell_of(result, value, r, c));
+    map.explain = [&result, columns = answer.scores.columns.size()](std::size_t index) {
+      return explained(result, index / columns, index % columns);
+    };
     return map;
   }
 
@@ -127,14 +130,14 @@ class TaskScoresPanel final : public ResultsPanel {
                                        : fmt::format("{} better, {} worse of {}", scores.better,
                                                      scores.worse, scores.paired);
     } else if (value == "relative") {
-      cell.tone = std::min(1.0, scores.relative);
+      cell.tone =
+          std::isnan(scores.relative) ? ScoreCell::kUnknown : std::min(1.0, scores.relative);
       cell.number = state::score_text(scores.relative);
     }
     if (scores.samples.empty()) {
       cell.number = "";
       cell.beside = "not run";
     }
-    cell.explained = explained(result, r, c);
     cell.listed_as = fmt::format("{}, {}", result->row_labels[r], result->column_labels[c]);
     return cell;
   }

@@ -2,6 +2,7 @@
 #include "app/shell/explorer.h"
 
 #include "app/figure/figure_page.h"
+#include "app/shell/bars/file_tabs.h"
 #include "app/shell/bars/job_line.h"
 #include "app/shell/frame/frame_guard.h"
 #include "app/shell/methods/method_card.h"
@@ -73,6 +74,9 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   workspace_.traces.on_message = [this](const std::string& text, bool is_error) {
     if (!dropped_.take_message(text, is_error)) messages_.say(text, is_error);
   };
+  workspace_.results.on_message = [this](const std::string& text, bool is_error) {
+    messages_.say(text, is_error);
+  };
   workspace_.traces.on_opened = [this](state::TraceTab& tab, bool fresh) {
     runs_.load_marks(tab);
     const auto kept = fresh && settings_.restore_places ? find_place(tab.path) : std::nullopt;
@@ -102,6 +106,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
 
 Explorer::~Explorer() {
   workspace_.traces.on_message = nullptr;
+  workspace_.results.on_message = nullptr;
   workspace_.traces.on_opened = nullptr;
 }
 
@@ -332,7 +337,7 @@ void Explorer::menu_ui() {
     if (menu == std::string("File")) {
       if (ImGui::BeginMenu("Export", workspace_.has_trace() || workspace_.results.ready())) {
         for (const state::ViewInfo& view : state::views())
-          if (ImGui::BeginMenu(view.title.c_str(), workspace_.has_what_is_shown_by(view))) {
+          if (ImGui::BeginMenu(view.title.c_str(), workspace_.can_show(view))) {
             panels_.context_menu(view);
             ImGui::EndMenu();
           }
@@ -352,7 +357,7 @@ void Explorer::menu_ui() {
     }
     ImGui::EndMenu();
   }
-  tabs_ui();
+  if (file_tabs_ui(workspace_, panels_.now().of_results, gui_.palette())) run_command("close");
   ImGui::EndMainMenuBar();
 }
 
@@ -373,55 +378,6 @@ void Explorer::commands_ui(const std::string& menu) {
                         command.checked && command.checked(), command.is_enabled()))
       command.run();
   }
-}
-
-// Open traces as tabs in the menu bar.
-void Explorer::tabs_ui() {
-  int activate = -1, closed = -1;
-  bool close = false;
-  ImGui::Dummy({widgets::em(1), 0});
-  const state::TraceTab* active = workspace_.traces.active();
-  for (const auto& tab : workspace_.traces.tabs()) {
-    const bool here = tab.get() == active;
-    ImGui::PushStyleColor(ImGuiCol_Text, here ? gui_.palette().text : gui_.palette().faint);
-    if (ImGui::MenuItem(fmt::format("{}##tab{}", state::readable_name(tab->name), tab->id).c_str()))
-      activate = tab->id;
-    ImGui::PopStyleColor();
-    if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(tab->path).c_str());
-    close |= ImGui::IsItemClicked(ImGuiMouseButton_Middle);
-    if (here) {
-      const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
-      ImGui::GetWindowDrawList()->AddRectFilled({from.x, to.y - 2}, to, gui_.palette().accent);
-    }
-    ImGui::PushStyleColor(ImGuiCol_Button, 0);
-    ImGui::PushStyleColor(ImGuiCol_Text, gui_.palette().faint);
-    close |= ImGui::SmallButton(fmt::format("\u00D7##close{}", tab->id).c_str());
-    ImGui::PopStyleColor(2);
-    if (ImGui::IsItemHovered()) widgets::tooltip("Close the trace (undo opens it again)");
-    if (close && closed < 0) closed = tab->id;
-  }
-  results_tab_ui();
-  if (closed >= 0) activate = closed;
-  if (activate >= 0) workspace_.traces.activate(activate);
-  if (closed >= 0) run_command("close");
-}
-
-// One file at a time; it goes to its workspace, and closes.
-void Explorer::results_tab_ui() {
-  state::OpenResults& results = workspace_.results;
-  if (!results.is_open()) return;
-  const bool here = panels_.now().of_results;
-  const std::string name = std::filesystem::path(results.path()).filename().string();
-  ImGui::PushStyleColor(ImGuiCol_Text, here ? gui_.palette().text : gui_.palette().faint);
-  if (ImGui::MenuItem(fmt::format("{}##results", state::readable_name(name)).c_str()))
-    workspace_.cursor.set_perspective(state::results_perspective().id);
-  ImGui::PopStyleColor();
-  if (ImGui::IsItemHovered()) widgets::tooltip("%s", state::readable_name(results.path()).c_str());
-  ImGui::PushStyleColor(ImGuiCol_Button, 0);
-  ImGui::PushStyleColor(ImGuiCol_Text, gui_.palette().faint);
-  if (ImGui::SmallButton("\u00D7##close results")) results.close();
-  ImGui::PopStyleColor(2);
-  if (ImGui::IsItemHovered()) widgets::tooltip("Close the results");
 }
 
 void Explorer::open_dialog() {

@@ -88,8 +88,6 @@ class Explorer {
   std::string under_way();
   void menu_ui();
   void commands_ui(const std::string& menu);
-  void tabs_ui();
-  void results_tab_ui();
   void status_ui();
   void note_recent(const std::string& path);
   void open_dialog();

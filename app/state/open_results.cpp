@@ -75,14 +75,14 @@ void OpenResults::open(const std::string& path) {
   answers_.jobs().submit<ReadResults>(
       Lane::TraceIo, kTag,
       fmt::format("Reading {}", printable(std::filesystem::path(absolute).filename().string())),
-      [absolute](const WorkContext&) {
-        return std::make_shared<const ReadResults>(results_of_file(absolute));
+      [absolute, id = next_id_++](const WorkContext&) {
+        auto results = std::make_shared<ReadResults>(results_of_file(absolute));
+        results->id = id;
+        return std::shared_ptr<const ReadResults>(std::move(results));
       },
-      [this](std::shared_ptr<const ReadResults> results) {
-        auto mine = std::make_shared<ReadResults>(*results);
-        mine->id = next_id_++;
+      [this](ResultsPtr results) {
         if (ready_) answers_.forget(ready_->key());
-        ready_ = std::move(mine);
+        ready_ = std::move(results);
         state_ = ResultState::Ready;
         sight.listed.clear();
         sight.of_listed.clear();

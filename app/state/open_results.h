@@ -62,6 +62,7 @@ class OpenResults {
   void show_methods(const std::vector<std::string>& methods);
 
   ResultsSight sight;
+  // Called with a sentence that the user should see once.
   std::function<void(const std::string&, bool is_error)> on_message;
 
  private:

@@ -78,8 +78,12 @@ void Traces::load(TraceTab& tab, const Wanted& wanted) {
   answers_.jobs().submit<TracePtr>(
       Lane::TraceIo, fmt::format("open {}", tab.id), fmt::format("Opening {}", tab.name),
       [opener = opener_, path = tab.path, memory = memory_](const WorkContext&) {
-        const bool results = trace::is_results_file(path);
-        return std::make_shared<const TracePtr>(results ? nullptr : opener(path, memory));
+        try {
+          return std::make_shared<const TracePtr>(opener(path, memory));
+        } catch (const Error&) {
+          if (!trace::is_results_file(path)) throw;
+          return std::make_shared<const TracePtr>();
+        }
       },
       [this, id = tab.id, wanted](std::shared_ptr<const TracePtr> trace) {
         if (TraceTab* found = find(id)) opened(*found, *trace, wanted);

@@ -26,7 +26,7 @@ std::unique_ptr<Workspace> Workspace::apart() const {
   return other;
 }
 
-bool Workspace::has_what_is_shown_by(const ViewInfo& view) const {
+bool Workspace::can_show(const ViewInfo& view) const {
   return view.shows_results ? results.ready() != nullptr : has_trace();
 }
 

@@ -41,7 +41,7 @@ class Workspace {
 
   bool has_trace() const { return traces.ready() != nullptr; }
   // Whether what the view shows is open: a trace, or results.
-  bool has_what_is_shown_by(const ViewInfo& view) const;
+  bool can_show(const ViewInfo& view) const;
   const Selection& selection() const { return cursor.selection(); }
   const Place& place() const { return cursor.place(); }
   const MethodChoice& method(Slot slot) const { return selection().choice(slot); }

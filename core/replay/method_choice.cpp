@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -103,10 +104,11 @@ selection::RowLayout layout_of(const MethodChoice& choice, const trace::TraceInf
   return {run.row_axis, run.q_heads_per_row};
 }
 
-std::string short_name(const MethodSpec& spec) {
+std::string short_name(const MethodSpec& spec, const std::vector<std::string>& without) {
   std::string text = spec.id();
   char separator = ':';
   for (const auto& [name, value] : spec.not_default()) {
+    if (std::find(without.begin(), without.end(), name) != without.end()) continue;
     text += fmt::format("{}{}={}", separator, name, value);
     separator = ',';
   }

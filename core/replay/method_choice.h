@@ -64,9 +64,10 @@ MethodChoice choice_of(const MethodName& name, const trace::TraceInfo& info);
 // The rows that its selections have.
 selection::RowLayout layout_of(const MethodChoice& choice, const trace::TraceInfo& info);
 
-// What differs from the method's defaults: "quoka:budget_tokens=256", "aqua". For people; itself a
-// valid SPEC.
-std::string short_name(const selection::MethodSpec& spec);
+// What differs from the method's defaults, but for the parameters `without`: "quoka:budget_tokens=256",
+// "aqua". For people; itself a valid SPEC.
+std::string short_name(const selection::MethodSpec& spec,
+                       const std::vector<std::string>& without = {});
 // "run 3: quoka:budget_tokens=256" of a recorded run, "custom:mine" of one that was brought in, else the same.
 std::string short_name(const MethodChoice& choice);
 

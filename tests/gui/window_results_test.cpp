@@ -5,6 +5,7 @@
 #include "tests/gui/window_fixture.h"
 #include "tests/gui/workspace_steps.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <imgui_internal.h>
 
@@ -83,6 +84,13 @@ TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
   settle();
   EXPECT_TRUE(explorer().panels().visible("task_scores"));
   EXPECT_FALSE(workspace().results.sight.listed.empty());
+  // The trace's tab leads to the trace.
+  const int tab = workspace().traces.active()->id;
+  drive("tab", [tab](ImGuiTestContext* ctx) {
+    ctx->ItemClick(fmt::format("//##MainMenuBar/##MenuBar/lost.h5##tab{}", tab).c_str());
+  });
+  settle();
+  EXPECT_FALSE(explorer().panels().now().of_results);
 }
 
 TEST_F(WindowResults, OthersAreComparedWithTheRowThatIsClicked) {
@@ -103,8 +111,10 @@ TEST_F(WindowResults, AFileThatIsGoneIsSaidOnce) {
   workspace().traces.open(copy);
   settle();
   fs::remove(copy);
+  const std::size_t said = explorer().messages().history().size();
   explorer().run_command("results.reload");
   settle();
+  ASSERT_EQ(explorer().messages().history().size(), said + 1);
   EXPECT_NE(workspace().results.ready(), nullptr);  // what was read stays
   workspace().results.close();
   settle();

@@ -211,8 +211,7 @@ void Explorer::add_view_commands() {
   Adder(commands_, "View")("layout.reset", "Reset the layout of this workspace", {},
                            [this] { panels_.reset_layout(); });
   for (const state::ViewInfo& view : state::views()) {
-    const Adder hidden(commands_, "",
-                       [this, &view] { return workspace_.has_what_is_shown_by(view); });
+    const Adder hidden(commands_, "", [this, &view] { return workspace_.can_show(view); });
     if (!view.shows_results)
       hidden(fmt::format("figure.{}", view.id), fmt::format("Figure of {}\u2026", view.title), {},
              [this, &view] { figure_sheet_.open(view); });

@@ -35,7 +35,7 @@ std::string Exporter::link_command_of(const state::ViewInfo& view,
 }
 
 void Exporter::ask(const state::ViewInfo& view, state::Format format, const std::string& folder) {
-  if (!workspace_.has_what_is_shown_by(view)) return;
+  if (!workspace_.can_show(view)) return;
   // What stands on the screen now, not when the name has been found.
   const state::ViewState what = state::describe(workspace_, view);
   std::shared_ptr<state::Workspace> shown;

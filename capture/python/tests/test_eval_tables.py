@@ -3,6 +3,7 @@ import csv
 import fcntl
 import io
 import math
+import pathlib
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from kvloupe.results.statistics import sign_test, wilson
 from kvloupe.results.table import grid, perplexities, rows_of
 
 from .eval_cases import command
-from .support import scratch
+from .support import program, scratch
 
 
 def record(method, doc, score, **others):
@@ -220,6 +221,20 @@ class File(unittest.TestCase):
             ended = subprocess.run([sys.executable, "-m", "kvloupe", "results", path], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(ended.returncode, 1)
         self.assertEqual(ended.stderr.strip(), "error: standard output cannot be written; No space left on device; read all of it, or write to a place with room")
+
+    def test_the_program_averages_alike(self):
+        path = pathlib.Path(__file__).parents[3] / "tests" / "data" / "results" / "needles.h5"
+        theirs = {(row["method"], row["task"]): row for row in csv.DictReader(io.StringIO(program("export", path, "--view", "task_scores", "--csv", "-")))}
+        ours = rows_of(read_results(path)[1], against="dense")
+        self.assertEqual(len(theirs), len(ours))
+        for row in ours:
+            of_program = theirs[row["method"], row["task"]]
+            self.assertEqual((int(of_program["samples"]), int(of_program["refused"])), (row["samples"], row["refused"] or 0))
+            for name in ("score", "low", "high", "kept", "difference", "better", "worse"):
+                value = math.nan if row[name] is None else row[name]
+                self.assertAlmostEqual(float(of_program[name] or "nan"), value, 12) if not math.isnan(value) else self.assertEqual(of_program[name], "")
+            if row["better"] or row["worse"]:
+                self.assertAlmostEqual(float(of_program["p"]), row["p"], 12)
 
     def test_what_differs_is_named(self):
         runs = {seed: {"model": "m", "options": {"seed": seed, "engine": "program"}, "versions": {"torch": str(seed)}} for seed in (1, 2)}

@@ -12,6 +12,7 @@
 namespace kvloupe::trace {
 
 constexpr std::string_view kTraceFormat = "kvloupe-trace";
+constexpr std::string_view kResultsFormat = "kvloupe-results";
 constexpr std::string_view kSidecarFormat = "kvloupe-runs";
 constexpr int kSchemaMajor = 1;
 // The most tokens that a reader accepts; a probe is a sentence or two.

@@ -209,7 +209,7 @@ bool has_stored_type(const h5::Dataset& dataset) { return dtype_of(dataset.id())
 std::string require_format(hid_t file, const std::string& path, std::string_view format,
                            const char* noun) {
   const auto found = h5::string_attribute(file, "format");
-  if (found == "kvloupe-results")
+  if (found == kResultsFormat)
     throw input_error(fmt::format("{} is not {}", path, noun), "it holds results of an evaluation",
                       fmt::format("see them by kvloupe {}", path));
   if (!found || *found != format) {

@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/trace/fields/trace_names.h"
 #include "core/trace/hdf5/compound.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormat = "kvloupe-results", kMajor = "2.";
+constexpr std::string_view kMajor = "2.";
 constexpr std::uint64_t kMostSamples = 1 << 24;
 constexpr const char* kRemedy = "name a file that python -m kvloupe eval wrote";
 
@@ -88,8 +89,8 @@ void require_distinct(const std::vector<ResultSample>& samples) {
 }
 
 Results load_results(hid_t file) {
-  if (h5::string_attribute(file, "format") != kFormat)
-    throw h5::Defect(fmt::format("it does not carry the mark format=\"{}\"", kFormat));
+  if (h5::string_attribute(file, "format") != kResultsFormat)
+    throw h5::Defect(fmt::format("it does not carry the mark format=\"{}\"", kResultsFormat));
   const std::string version = h5::string_attribute(file, "schema_version").value_or("");
   if (!version.starts_with(kMajor))
     throw h5::Defect(fmt::format("its schema version is {}, and this program reads {}x",
@@ -117,7 +118,7 @@ bool is_results_file(const fs::path& path) {
   const h5::Lock lock;
   try {
     const h5::Handle file = h5::open_file_for_reading(path.string());
-    return h5::string_attribute(file.get(), "format") == kFormat;
+    return h5::string_attribute(file.get(), "format") == kResultsFormat;
   } catch (const h5::Defect&) {
     return false;
   }

@@ -4,7 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
-#include "core/selection/spec/method_spec.h"
+#include "core/replay/method_choice.h"
 
 #include <fmt/format.h>
 
@@ -50,15 +50,8 @@ Array array(Workspace& workspace) {
 // The same SPEC without its budget: what a row of all budgets is called.
 std::string without_budget(const std::string& method) {
   try {
-    const auto spec = selection::MethodSpec::parse(method);
-    std::string text = spec.id();
-    char before = ':';
-    for (const auto& [name, value] : spec.not_default()) {
-      if (name == "budget_tokens" || name == "budget_ratio") continue;
-      text += before + name + "=" + value;
-      before = ',';
-    }
-    return text;
+    return replay::short_name(selection::MethodSpec::parse(method),
+                              {"budget_tokens", "budget_ratio"});
   } catch (const Error&) {
     return method;
   }
