@@ -66,7 +66,8 @@ bool file_tabs_ui(state::Workspace& workspace, bool in_results, const widgets::P
   if (closed >= 0) activate = closed;
   if (activate >= 0) workspace.traces.activate(activate);
   // Who chooses a trace wants to see it.
-  if (activate >= 0 && closed < 0 && workspace.selection().perspective == state::results_perspective().id)
+  if (activate >= 0 && closed < 0 &&
+      workspace.selection().perspective == state::results_perspective().id)
     workspace.cursor.set_perspective(state::perspectives().front().id);
   return closed >= 0;
 }
