@@ -89,7 +89,7 @@ CaptureRun::CaptureRun(std::shared_ptr<const LoadedModel> model, Decoder& decode
     generated_.assign(fed.begin() + static_cast<std::ptrdiff_t>(ids_.size()), fed.end());
     ids_.insert(ids_.end(), generated_.begin(), generated_.end());
   }
-  if (store_nll_) left_novelty_ = left_->read_novelty();
+  if (store_nll_) left_novelty_ = left_->read<float>(trace::Field::Nll);
 }
 
 bool CaptureRun::run(const WorkContext& context) {

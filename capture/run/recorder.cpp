@@ -255,7 +255,7 @@ void Recorder::add_novelty(std::vector<float> novelty) {
   novelty_.insert(novelty_.end(), novelty.begin(), novelty.end());
   const std::size_t bytes = novelty.size() * sizeof(float);
   submit(bytes, [this, chunk = chunk_, novelty = std::move(novelty)] {
-    writer_->write_novelty(chunk, novelty);
+    writer_->write<float>(trace::Field::Nll, chunk, novelty);
   });
 }
 

@@ -144,7 +144,7 @@ int restore(const trace::TraceReader& left, Decoder& decoder, Recorder& recorder
   const int first = static_cast<int>(info.chunks.size()) - 1;
   const std::int32_t length = info.chunks.back().begin;
   if (info.has_losses) {
-    std::vector<float> novelty = left.read_novelty();
+    std::vector<float> novelty = left.read<float>(trace::Field::Nll);
     novelty.resize(static_cast<std::size_t>(length));
     recorder.restore_novelty(std::move(novelty));
   }

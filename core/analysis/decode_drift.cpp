@@ -79,7 +79,7 @@ DecodeDrift decode_drift(const trace::TraceReader& reader) {
     throw input_error("this trace holds no losses", "it was captured without them",
                       "capture with --store qkv,lse,loss, or with --closed-loop SPEC --drift");
   DecodeDrift result;
-  result.nll = reader.read_novelty();
+  result.nll = reader.read<float>(trace::Field::Nll);
   result.nll_mean = running_mean(result.nll, kMeanOf);
   if (!info.has_drift) return result;
   trace::Drift drift = reader.read_drift();

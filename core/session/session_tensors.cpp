@@ -251,7 +251,7 @@ void add_probe(const TraceSession& session, selection::Cell& cell) {
   const auto probe = cell.phase == trace::Phase::Prefill
                          ? session.reader().read_probe(cell.layer, cell.chunk)
                          : std::optional<std::vector<float>>(std::in_place);
-  const std::vector<float> novelty = session.reader().read_novelty();
+  const std::vector<float> novelty = session.reader().read<float>(trace::Field::Nll);
   if (!probe || static_cast<std::int64_t>(novelty.size()) < cell.kv_len())
     throw input_error(fmt::format("layer {}, chunk {} has no probe", cell.layer, cell.chunk),
                       "its probe queries or the novelty of its tokens were not recorded",

@@ -252,12 +252,20 @@ std::optional<std::vector<float>> TraceReader::read_probe(int layer, int chunk) 
   });
 }
 
-std::vector<float> TraceReader::read_novelty() const {
-  return guarded(info().path, [&]() -> std::vector<float> {
-    if (!impl_->trace.nll) return {};
-    return impl_->trace.nll.read_range<float>(0, static_cast<std::uint64_t>(info().num_tokens));
+template <typename T>
+std::vector<T> TraceReader::read(Field field) const {
+  const FieldInfo& described = info_of(field);
+  KVLOUPE_CHECK(described.stands_alone() && described.element == element_of<T>());
+  return guarded(info().path, [&]() -> std::vector<T> {
+    const auto found = impl_->trace.values.find(field);
+    if (found == impl_->trace.values.end()) return {};
+    const std::vector<std::uint64_t> shape = shape_of(described, sizes_of(info()));
+    return found->second.template read_box<T>(std::vector<std::uint64_t>(shape.size(), 0), shape);
   });
 }
+
+template std::vector<float> TraceReader::read(Field) const;
+template std::vector<std::int32_t> TraceReader::read(Field) const;
 
 TopTokens TraceReader::read_top_tokens() const {
   return guarded(info().path, [&] { return load_top(impl_->trace.top, info()); });

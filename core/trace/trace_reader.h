@@ -4,6 +4,7 @@
 
 #include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
+#include "core/trace/fields/fields.h"
 #include "core/trace/next_tokens.h"
 #include "core/trace/runs/run_codec.h"
 
@@ -52,8 +53,10 @@ class TraceReader {
   // Probe queries after one prefill chunk, fp32 [num_q_heads, probe_len, head_dim]; nullopt when
   // not recorded (decode chunks never are).
   std::optional<std::vector<float>> read_probe(int layer, int chunk) const;
-  // -log P of every token given those before it, [T], infinity at 0; empty when not recorded.
-  std::vector<float> read_novelty() const;
+  // All values of a field that stands alone (FieldInfo), of the tokens or chunks done; empty when not
+  // recorded. T is its element: float, std::int32_t.
+  template <typename T>
+  std::vector<T> read(Field field) const;
 
   // The most probable next tokens after each chunk, [C, kTopTokens]; empty when not recorded.
   TopTokens read_top_tokens() const;

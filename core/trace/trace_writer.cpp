@@ -115,7 +115,9 @@ struct TraceWriter::Impl {
   std::size_t layer_index(int layer) const;
   void require_next(const ChunkInfo& chunk) const;
   void write_heads(Field field, const ChunkInfo& chunk, std::size_t layer_idx, const void* data);
-  void write_top(Field ids, Field log_probs, const TopTokens& top);
+  // Of a field by token or by chunk, for the chunk under way.
+  template <typename Values>
+  void write(Field field, const ChunkInfo& chunk, const Values& values);
   std::uint64_t mass_values(const ChunkInfo& chunk) const;
   void append_tokens(const ChunkInfo& chunk, std::span<const std::int32_t> ids,
                      const std::vector<std::string>& texts);
@@ -228,10 +230,9 @@ void TraceWriter::Impl::write_heads(Field field, const ChunkInfo& chunk, std::si
   fields.write(field, start, count, data, layer_idx);
 }
 
-void TraceWriter::Impl::write_top(Field ids, Field log_probs, const TopTokens& top) {
-  KVLOUPE_CHECK(top.ids.size() == kTopTokens && top.log_probs.size() == kTopTokens);
-  fields.write(ids, {done.chunks, 0}, {1, kTopTokens}, top.ids.data());
-  fields.write(log_probs, {done.chunks, 0}, {1, kTopTokens}, top.log_probs.data());
+template <typename Values>
+void TraceWriter::Impl::write(Field field, const ChunkInfo& chunk, const Values& values) {
+  fields.write_chunk(field, chunk, done.chunks, values.data(), values.size());
 }
 
 // Only prefill chunks have a mass.
@@ -369,38 +370,39 @@ void TraceWriter::write_probe(const ChunkInfo& chunk, const ProbeChunk& data) {
   ++impl_->probe_layers_now;
 }
 
-void TraceWriter::write_novelty(const ChunkInfo& chunk, std::span<const float> novelty) {
+template <typename T>
+void TraceWriter::write(Field field, const ChunkInfo& chunk, std::span<const T> values) {
   impl_->require_next(chunk);
-  KVLOUPE_CHECK(impl_->fields.has(Field::Nll) &&
-                novelty.size() == static_cast<std::size_t>(chunk.length));
-  guarded(impl_->part, [&] {
-    impl_->fields.write(Field::Nll, {static_cast<hsize_t>(chunk.begin)}, {novelty.size()},
-                        novelty.data());
-  });
+  const FieldInfo& described = info_of(field);
+  KVLOUPE_CHECK(described.stands_alone() && described.element == element_of<T>());
+  KVLOUPE_CHECK(impl_->fields.has(field) || described.parts.has(Part::Given));
+  guarded(impl_->part, [&] { impl_->write(field, chunk, values); });
 }
+
+template void TraceWriter::write(Field, const ChunkInfo&, std::span<const float>);
+template void TraceWriter::write(Field, const ChunkInfo&, std::span<const std::int32_t>);
 
 void TraceWriter::write_top(const ChunkInfo& chunk, const TopTokens& top) {
   impl_->require_next(chunk);
   KVLOUPE_CHECK(impl_->fields.has(Field::TopIds));
-  guarded(impl_->part, [&] { impl_->write_top(Field::TopIds, Field::TopLogProbs, top); });
+  guarded(impl_->part, [&] {
+    impl_->write(Field::TopIds, chunk, top.ids);
+    impl_->write(Field::TopLogProbs, chunk, top.log_probs);
+  });
 }
 
 void TraceWriter::write_drift(const ChunkInfo& chunk, const DriftChunk& drift) {
   impl_->require_next(chunk);
-  FieldStorage& fields = impl_->fields;
-  const auto count = static_cast<hsize_t>(chunk.length), begin = static_cast<hsize_t>(chunk.begin);
-  const hsize_t layers = impl_->header.layers.size(), row = impl_->done.chunks;
-  KVLOUPE_CHECK(fields.has(Field::DriftKl) && drift.kl.size() == count &&
-                drift.dense_nll.size() == count && drift.agrees.size() == count &&
-                drift.q.size() == layers && drift.k.size() == layers);
+  KVLOUPE_CHECK(impl_->fields.has(Field::DriftKl));
   guarded(impl_->part, [&] {
-    fields.write(Field::DriftNll, {begin}, {count}, drift.dense_nll.data());
-    fields.write(Field::DriftKl, {begin}, {count}, drift.kl.data());
-    fields.write(Field::DriftAgrees, {begin}, {count}, drift.agrees.data());
-    fields.write(Field::DriftQ, {row, 0}, {1, layers}, drift.q.data());
-    fields.write(Field::DriftK, {row, 0}, {1, layers}, drift.k.data());
-    if (fields.has(Field::DriftTopIds))
-      impl_->write_top(Field::DriftTopIds, Field::DriftTopLogProbs, drift.dense_top);
+    impl_->write(Field::DriftNll, chunk, drift.dense_nll);
+    impl_->write(Field::DriftKl, chunk, drift.kl);
+    impl_->write(Field::DriftAgrees, chunk, drift.agrees);
+    impl_->write(Field::DriftQ, chunk, drift.q);
+    impl_->write(Field::DriftK, chunk, drift.k);
+    if (!impl_->fields.has(Field::DriftTopIds)) return;
+    impl_->write(Field::DriftTopIds, chunk, drift.dense_top.ids);
+    impl_->write(Field::DriftTopLogProbs, chunk, drift.dense_top.log_probs);
   });
 }
 

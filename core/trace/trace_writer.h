@@ -4,7 +4,7 @@
 
 #include "core/base/cancel.h"
 #include "core/trace/capture_request.h"
-#include "core/trace/fields/stored_parts.h"
+#include "core/trace/fields/fields.h"
 #include "core/trace/next_tokens.h"
 #include "core/trace/runs/selection_record.h"
 #include "core/trace/trace_types.h"
@@ -89,8 +89,10 @@ class TraceWriter {
   void write_layer(const ChunkInfo& chunk, const LayerChunk& data);
   void write_run(const ChunkInfo& chunk, const RunChunk& data);
   void write_probe(const ChunkInfo& chunk, const ProbeChunk& data);
-  // -log P of the chunk's tokens, one each.
-  void write_novelty(const ChunkInfo& chunk, std::span<const float> novelty);
+  // What stands alone (FieldInfo), for each token of the chunk or for the chunk. T is the field's element: float,
+  // std::int32_t.
+  template <typename T>
+  void write(Field field, const ChunkInfo& chunk, std::span<const T> values);
   void write_top(const ChunkInfo& chunk, const TopTokens& top);
   void write_drift(const ChunkInfo& chunk, const DriftChunk& drift);
   // What the dense model samples when it is left alone; before finish().

@@ -53,7 +53,7 @@ void write_drifting(const std::string& path, std::int32_t last_sampled = 2) {
     const trace::ChunkInfo chunk{begin, length,
                                  c < 2 ? trace::Phase::Prefill : trace::Phase::Decode};
     for (const int layer : {1, 3}) writer.write_layer(chunk, {layer});
-    writer.write_novelty(chunk, nll[c]);
+    writer.write<float>(trace::Field::Nll, chunk, nll[c]);
     writer.write_top(chunk, no_tops());
     trace::DriftChunk drift;
     drift.dense_nll = nll[c];

@@ -169,7 +169,7 @@ TEST(Drift, ADenseLoopDoesNotDrift) {
   EXPECT_THAT(drift.agrees, Each(1));
   EXPECT_THAT(drift.q, Each(0.0F));
   EXPECT_THAT(drift.k, Each(0.0F));
-  EXPECT_EQ(drift.dense_nll, reader.read_novelty());
+  EXPECT_EQ(drift.dense_nll, reader.read<float>(trace::Field::Nll));
   EXPECT_EQ(drift.dense_answer, reader.info().generated);
   // All but the last sampled token were fed, and have a text in the trace.
   const std::vector<std::string> texts = reader.token_texts();
@@ -197,7 +197,7 @@ TEST(Drift, IsFromTheDenseModelOnTheSameTokens) {
   fed.store.set(trace::Part::Loss);
   capture_tiny(fed);
   const trace::TraceReader dense("fed.h5");
-  const std::vector<float> nll = dense.read_novelty();
+  const std::vector<float> nll = dense.read<float>(trace::Field::Nll);
   ASSERT_EQ(drift.dense_nll.size(), nll.size());
   EXPECT_EQ(drift.dense_nll.front(), kInfinity);
   for (std::size_t t = 1; t < nll.size(); ++t) EXPECT_NEAR(drift.dense_nll[t], nll[t], 2e-2) << t;
@@ -257,7 +257,7 @@ TEST(Drift, SurvivesRepair) {
   EXPECT_EQ(one.read_drift().k, other.read_drift().k);
   EXPECT_EQ(one.read_drift().dense_answer, other.read_drift().dense_answer);
   EXPECT_EQ(one.read_top_tokens().log_probs, other.read_top_tokens().log_probs);
-  EXPECT_EQ(one.read_novelty(), other.read_novelty());
+  EXPECT_EQ(one.read<float>(trace::Field::Nll), other.read<float>(trace::Field::Nll));
 }
 
 TEST(Losses, AreStoredWhenAskedFor) {
@@ -267,7 +267,8 @@ TEST(Losses, AreStoredWhenAskedFor) {
   options.store.set(trace::Part::Loss);
   EXPECT_TRUE(capture_tiny(options).mean_loss.has_value());
   const trace::TraceReader reader("plain.h5");
-  EXPECT_EQ(reader.read_novelty().size(), static_cast<std::size_t>(reader.info().num_tokens));
+  EXPECT_EQ(reader.read<float>(trace::Field::Nll).size(),
+            static_cast<std::size_t>(reader.info().num_tokens));
   EXPECT_EQ(reader.info().probe_len, 0);
 }
 

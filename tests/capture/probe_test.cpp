@@ -88,7 +88,7 @@ TEST(Probe, QueriesAreThoseOfAForwardOfTheTextBeforeAndTheProbe) {
 TEST(Probe, NoveltyIsTheLogSoftmaxOfOneForward) {
   capture_tiny(probed_options("novel.h5"));
   const trace::TraceReader reader("novel.h5");
-  const std::vector<float> novelty = reader.read_novelty();
+  const std::vector<float> novelty = reader.read<float>(trace::Field::Nll);
   const std::vector<std::int32_t> ids = reader.token_ids();
   ASSERT_EQ(novelty.size(), ids.size());
   EXPECT_EQ(novelty.front(), std::numeric_limits<float>::infinity());
@@ -241,7 +241,7 @@ TEST(Probe, IsRecordedForMethodsThatNeedItAndForNoOther) {
   options.methods = {MethodSpec::parse("oracle:budget_tokens=40")};
   capture_tiny(options);
   EXPECT_EQ(trace::TraceReader("need.h5").info().probe_len, 0);
-  EXPECT_TRUE(trace::TraceReader("need.h5").read_novelty().empty());
+  EXPECT_TRUE(trace::TraceReader("need.h5").read<float>(trace::Field::Nll).empty());
   options.methods.push_back(MethodSpec::parse("infinipot:budget_tokens=40"));
   capture_tiny(options);
   EXPECT_GT(trace::TraceReader("need.h5").info().probe_len, 0);

@@ -137,7 +137,7 @@ void expect_replay_equals_run(const trace::TraceReader& reader, int run) {
   const selection::BasisPtr basis =
       spec.traits().basis ? selection::load_basis(spec, info.model) : nullptr;
   const auto selector = selection::make_selector(spec, selection::shape_of(info.model), basis);
-  const std::vector<float> novelty = reader.read_novelty();
+  const std::vector<float> novelty = reader.read<float>(trace::Field::Nll);
   std::vector<StoredLayer> stored;
   for (const int layer : info.layers) stored.push_back(read_layer(reader, layer));
   std::vector<FreshLayer> fresh(stored.size());

@@ -68,7 +68,7 @@ void expect_same_trace(const std::string& left, const std::string& right) {
   EXPECT_EQ(a.token_texts(), b.token_texts());
   EXPECT_EQ(a.info().generated, b.info().generated);
   EXPECT_EQ(a.info().layers, b.info().layers);
-  EXPECT_EQ(a.read_novelty(), b.read_novelty());
+  EXPECT_EQ(a.read<float>(trace::Field::Nll), b.read<float>(trace::Field::Nll));
   EXPECT_EQ(a.read_top_tokens().ids, b.read_top_tokens().ids);
   EXPECT_EQ(a.read_top_tokens().log_probs, b.read_top_tokens().log_probs);
   EXPECT_EQ(a.info().has_drift, b.info().has_drift);

@@ -74,7 +74,8 @@ void expect_same_trace(const std::string& got, const std::string& want, double t
     }
   }
   if (b.info().has_losses)
-    expect_near(at::tensor(a.read_novelty()), at::tensor(b.read_novelty()), tolerance);
+    expect_near(at::tensor(a.read<float>(trace::Field::Nll)),
+                at::tensor(b.read<float>(trace::Field::Nll)), tolerance);
 }
 
 using Change = std::function<void(LoadedModel&)>;

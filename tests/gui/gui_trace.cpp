@@ -188,7 +188,7 @@ class TraceMaker {
     trace::TopTokens top{std::vector<std::int32_t>(trace::kTopTokens, 1),
                          std::vector<float>(trace::kTopTokens, -4.0F)};
     drift.dense_top = top;
-    writer.write_novelty(chunk, nll);
+    writer.write<float>(trace::Field::Nll, chunk, nll);
     writer.write_top(chunk, top);
     writer.write_drift(chunk, drift);
   }

@@ -214,7 +214,7 @@ void SmallTrace::write() {
         writer.write_probe(chunk, {layer, probe_query(layer, static_cast<int>(c), 0, 0)});
     }
     if (shape_.probe_len > 0)
-      writer.write_novelty(chunk, std::span(novelty_).subspan(begin, length));
+      writer.write<float>(trace::Field::Nll, chunk, std::span(novelty_).subspan(begin, length));
     std::vector<std::int32_t> ids(length, 1);
     writer.end_chunk(chunk, ids, std::vector<std::string>(length, "a"));
     begin += length;

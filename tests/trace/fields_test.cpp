@@ -142,11 +142,5 @@ TEST(Attributes, AndFieldsMakeTheVersionThatFormatDescribes) {
       << "FORMAT.md does not say what the version added";
 }
 
-TEST(Fields, AreInTheOrderOfTheirNumbers) {
-  const auto fields = all_fields();
-  for (std::size_t i = 0; i < fields.size(); ++i)
-    EXPECT_EQ(static_cast<std::size_t>(fields[i].id), i) << fields[i].path;
-}
-
 }  // namespace
 }  // namespace kvloupe::trace

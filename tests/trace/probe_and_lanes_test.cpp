@@ -22,7 +22,7 @@ void expect_probe_and_lanes(const TraceReader& reader, const ReferenceTrace& ref
   EXPECT_EQ(info.probe_text, reference.header.probe_text);
   EXPECT_EQ(info.probe_len, 5);
   const auto tokens = static_cast<std::ptrdiff_t>(info.num_tokens);
-  EXPECT_EQ(reader.read_novelty(),
+  EXPECT_EQ(reader.read<float>(Field::Nll),
             std::vector<float>(reference.novelty.begin(), reference.novelty.begin() + tokens));
   for (std::size_t index = 0; index < reference.layers.size(); ++index) {
     const int layer = reference.header.layers[index];
@@ -78,7 +78,7 @@ TEST(ProbeTest, ATraceWithoutOneHasNone) {
   write_trace(folder / "t.h5", make_reference(DType::F16));
   const TraceReader reader(folder / "t.h5");
   EXPECT_EQ(reader.info().probe_len, 0);
-  EXPECT_TRUE(reader.read_novelty().empty());
+  EXPECT_TRUE(reader.read<float>(Field::Nll).empty());
   EXPECT_FALSE(reader.read_probe(0, 0).has_value());
   const h5::Lock lock;
   const h5::Handle file = h5::open_file_for_reading((folder / "t.h5").string());
@@ -98,7 +98,8 @@ TEST(ProbeTest, WhatWasCutShortIsReadUpToItsLastChunk) {
       write_layer_of(writer, reference, 3, 0);
       write_probe_of(writer, reference, 3, 0);
       writer.write_run(reference.chunks[3], reference.runs[2][0][3]);
-      writer.write_novelty(reference.chunks[3], std::span(reference.novelty).subspan(48, 5));
+      writer.write<float>(Field::Nll, reference.chunks[3],
+                          std::span(reference.novelty).subspan(48, 5));
       if (finished) writer.finish({}, false);
     }
     const fs::path path = folder / (finished ? "t.h5" : "t.h5.part");

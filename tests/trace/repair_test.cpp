@@ -129,7 +129,7 @@ TEST_P(RepairTest, ASoundTraceIsCopiedWhole) {
   EXPECT_EQ(b.info().generated, a.info().generated);
   EXPECT_EQ(b.token_ids(), a.token_ids());
   EXPECT_EQ(b.token_texts(), a.token_texts());
-  EXPECT_EQ(b.read_novelty().size(), a.read_novelty().size());
+  EXPECT_EQ(b.read<float>(Field::Nll).size(), a.read<float>(Field::Nll).size());
   EXPECT_TRUE(b.info().complete);
   ASSERT_EQ(b.info().runs.size(), a.info().runs.size());
   for (const int layer : a.info().layers) {

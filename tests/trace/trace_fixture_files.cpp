@@ -90,7 +90,8 @@ void write_chunks(TraceWriter& writer, const ReferenceTrace& reference, int num_
       }
     }
     if (reference.header.probe_len > 0) {
-      writer.write_novelty(chunk, std::span(reference.novelty).subspan(chunk.begin, chunk.length));
+      writer.write<float>(Field::Nll, chunk,
+                          std::span(reference.novelty).subspan(chunk.begin, chunk.length));
     }
     writer.end_chunk(
         chunk, std::span(reference.ids).subspan(chunk.begin, chunk.length),
@@ -117,7 +118,7 @@ void read_everything(const fs::path& path) {
     const TraceInfo& info = reader.info();
     attempt([&] { reader.token_ids(); });
     attempt([&] { reader.token_texts(); });
-    attempt([&] { reader.read_novelty(); });
+    attempt([&] { reader.read<float>(Field::Nll); });
     std::vector<float> rows(static_cast<std::size_t>(std::min(info.num_tokens, 4096)) *
                             std::min(info.model.head_dim, 4096));
     const std::int32_t end = std::min(info.num_tokens, 4096);

@@ -126,7 +126,7 @@ TEST(WriteOrder, TreesThatGrowAreReadableInEveryState) {
     const float novelty = 1;
     writer.write_layer(chunk, {.layer = 0});
     writer.write_probe(chunk, {.layer = 0, .q = probe.data()});
-    writer.write_novelty(chunk, {&novelty, 1});
+    writer.write<float>(Field::Nll, chunk, {&novelty, 1});
     writer.end_chunk(chunk, std::vector<std::int32_t>{1}, {"a"});
   }
   writer.finish({}, true);

@@ -167,7 +167,8 @@ void plan_next_tokens(const TraceReader& reader, Plan& plan, std::vector<std::st
   Validation losses, next_tokens;
   check_guarded(losses, [&] {
     check_losses(reader, losses);
-    plan.header.store.set(Part::Loss, losses.defects.empty() && !reader.read_novelty().empty());
+    plan.header.store.set(Part::Loss,
+                          losses.defects.empty() && !reader.read<float>(Field::Nll).empty());
   });
   if (!losses.defects.empty()) left_out.push_back("the losses: " + losses.defects.front());
   check_guarded(next_tokens, [&] {

@@ -51,7 +51,7 @@ void check_queries(const TraceReader& reader, int layer, Validation& found) {
 }  // namespace
 
 void check_losses(const TraceReader& reader, Validation& found) {
-  check_novelty(reader.read_novelty(), found);
+  check_novelty(reader.read<float>(Field::Nll), found);
 }
 
 void check_probe(const TraceReader& reader, Validation& found) {

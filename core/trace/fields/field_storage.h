@@ -30,7 +30,8 @@ std::vector<T> read_field(hid_t file, Field field, const FieldSizes& needed, int
 class FieldStorage {
  public:
   FieldStorage() = default;
-  // Creates those that the header asks for; their groups are there.
+  // Creates those that the header asks for; their groups are there. What is stored where somebody writes it
+  // (Part::Given) is created by the first write(), with NaN for the chunks before.
   FieldStorage(hid_t file, const TraceHeader& header);
 
   FieldStorage(hid_t file, const RunInfo& run, int layer, const FieldSizes& room);
@@ -39,6 +40,9 @@ class FieldStorage {
   // A box; a field that grows is extended to its end. Nothing where the field is not stored.
   void write(Field field, const std::vector<hsize_t>& start, const std::vector<hsize_t>& count,
              const void* data, std::size_t layer_idx = 0);
+  // The values of one chunk, the `chunk_idx`th, of a field by token or by chunk; `size` of them.
+  void write_chunk(Field field, const ChunkInfo& chunk, hsize_t chunk_idx, const void* data,
+                   std::size_t size);
   // The dataset of a field that is stored once.
   hid_t dataset(Field field) const { return sets_.at(static_cast<std::size_t>(field)).at(0).get(); }
   // Whether all that has one dataset was written since the last call.
@@ -54,7 +58,10 @@ class FieldStorage {
   std::vector<std::vector<h5::Handle>> sets_;
   std::vector<bool> written_;
   DType dtype_ = DType::F16;
+  hid_t file_ = H5I_INVALID_HID;  // and what it has room for: of what is created later
+  FieldSizes room_;
 
+  void create_given(const FieldInfo& field);
   hid_t memory_type(Element element) const;
 };
 

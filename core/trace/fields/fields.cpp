@@ -98,7 +98,7 @@ constexpr StoredParts kAlways, kQkv = {Part::Qkv}, kLse = {Part::Lse}, kMass = {
                                kDrift = {Part::Drift}, kDriftTop = {Part::Drift, Part::Top};
 constexpr StoredParts kEvictions = {Part::Evictions}, kLanes = {Part::Lanes},
                       kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables},
-                      kScores = {Part::Scores};
+                      kGiven = {Part::Given};
 constexpr bool kRequired = false, kOptional = true;
 
 template <typename... Axes>
@@ -110,83 +110,10 @@ FieldInfo row(Field id, const char* path, StoredParts parts, bool optional, int 
 const std::vector<FieldInfo>& table() {
   using enum Axis;
   using enum Element;
-  using F = Field;
   static const std::vector<FieldInfo> fields = {
-      row(F::TokenIds, "/tokens/ids", kAlways, kRequired, 0, Int32, "1", "token id", Token),
-      row(F::TextOffsets, "/tokens/text_offsets", kAlways, kOptional, 0, UInt64, "byte",
-          "where each token's bytes begin in text", TokenEnd),
-      row(F::Text, "/tokens/text", kAlways, kOptional, 0, UInt8, "1", "raw bytes of all tokens",
-          TextByte),
-      row(F::Nll, "/tokens/nll", kLoss, kOptional, 1, Float32, "nat",
-          "-log P of each token given those before it", Token),
-      row(F::Generated, "/tokens/generated", kAlways, kOptional, 0, Int32, "1", "sampled token ids",
-          Step),
-      row(F::ChunkBegin, "/chunks/begin", kAlways, kRequired, 0, Int32, "token",
-          "first token of the chunk", Chunk),
-      row(F::ChunkLength, "/chunks/length", kAlways, kRequired, 0, Int32, "token",
-          "tokens in the chunk", Chunk),
-      row(F::ChunkPhase, "/chunks/phase", kAlways, kRequired, 0, UInt8, "1", "0 prefill, 1 decode",
-          Chunk),
-      row(F::MassOffsets, "/chunks/mass_offsets", kMass, kOptional, 0, Int64, "1",
-          "where each chunk begins in key_mass", ChunkEnd),
-      row(F::TopIds, "/chunks/top_ids", kTop, kOptional, 5, Int32, "1",
-          "most probable next tokens after each chunk, by the model as it ran", Chunk, Rank),
-      row(F::TopLogProbs, "/chunks/top_log_probs", kTop, kOptional, 5, Float32, "nat",
-          "their log-probabilities, by the model as it ran", Chunk, Rank),
-      row(F::DriftNll, "/drift/nll", kDrift, kOptional, 5, Float32, "nat",
-          "-log P of each token by the dense model", Token),
-      row(F::DriftKl, "/drift/kl", kDrift, kOptional, 5, Float32, "nat",
-          "KL(dense || closed loop) of the token after each", Token),
-      row(F::DriftAgrees, "/drift/agrees", kDrift, kOptional, 5, UInt8, "1",
-          "whether both find the same next token most probable", Token),
-      row(F::DriftQ, "/drift/q", kDrift, kOptional, 5, Float32, "1",
-          "relative distance of the queries from the dense model's", Chunk, Layer),
-      row(F::DriftK, "/drift/k", kDrift, kOptional, 5, Float32, "1",
-          "relative distance of the keys from the dense model's", Chunk, Layer),
-      row(F::DriftTopIds, "/drift/top_ids", kDriftTop, kOptional, 5, Int32, "1",
-          "most probable next tokens after each chunk, by the dense model", Chunk, Rank),
-      row(F::DriftTopLogProbs, "/drift/top_log_probs", kDriftTop, kOptional, 5, Float32, "nat",
-          "their log-probabilities, by the dense model", Chunk, Rank),
-      row(F::DenseAnswer, "/drift/generated", kDrift, kOptional, 5, Int32, "1",
-          "what the dense model samples when left alone", AnswerToken),
-      row(F::DenseText, "/drift/generated_text", kDrift, kOptional, 5, UInt8, "1",
-          "raw bytes of its tokens", AnswerByte),
-      row(F::DenseTextOffsets, "/drift/generated_text_offsets", kDrift, kOptional, 5, UInt64,
-          "byte", "where each token's bytes begin", AnswerEnd),
-      row(F::Q, "/layers/{l}/q", kQkv, kOptional, 0, Stored, "1", "queries", QHead, Token, Channel),
-      row(F::K, "/layers/{l}/k", kQkv, kOptional, 0, Stored, "1", "keys", KvHead, Token, Channel),
-      row(F::V, "/layers/{l}/v", kQkv, kOptional, 0, Stored, "1", "values", KvHead, Token, Channel),
-      row(F::KeyMass, "/layers/{l}/key_mass", kMass, kOptional, 0, Float32, "probability",
-          "attention mass of each key", MassValue),
-      row(F::Lse, "/layers/{l}/lse", kLse, kOptional, 0, Float32, "nat",
-          "log-sum-exp of the scaled logits", QHead, Token),
-      row(F::ProbeQ, "/layers/{l}/probe_q", kProbe, kOptional, 1, Stored, "1",
-          "queries of the probe after each prefill chunk", ProbeChunk, QHead, ProbeToken, Channel),
-      row(F::Offsets, "/runs/{r}/layers/{l}/offsets", kAlways, kRequired, 0, Int64, "1", nullptr,
-          CellEnd),
-      row(F::Positions, "/runs/{r}/layers/{l}/positions", kAlways, kRequired, 0, Int32, "token",
-          nullptr, Selected),
-      row(F::ForcedOffsets, "/runs/{r}/layers/{l}/forced_offsets", kAlways, kOptional, 3, Int64,
-          "1", nullptr, CellEnd),
-      row(F::ForcedBounds, "/runs/{r}/layers/{l}/forced_bounds", kAlways, kOptional, 3, Int32, "1",
-          nullptr, Bound),
-      row(F::Flags, "/runs/{r}/layers/{l}/flags", kAlways, kRequired, 0, UInt8, "1", nullptr, Cell),
-      row(F::Scores, "/runs/{r}/layers/{l}/scores", kScores, kOptional, 11, Float32, "1",
-          "what each candidate was given, cell after cell", Score),
-      row(F::LaneCounts, "/runs/{r}/layers/{l}/lane_counts", kLanes, kRequired, 1, Int32, "row",
-          nullptr, Chunk, QHead, Lane),
-      row(F::BlockMask, "/runs/{r}/layers/{l}/block_mask", kBlocks, kRequired, 2, UInt8, "1",
-          nullptr, MaskByte),
-      row(F::BlockForced, "/runs/{r}/layers/{l}/block_forced", kBlocks, kOptional, 3, UInt8, "1",
-          nullptr, MaskByte),
-      row(F::BlockAbstains, "/runs/{r}/layers/{l}/block_abstains", kBlocks, kOptional, 3, UInt8,
-          "1", nullptr, QueryBlock),
-      row(F::TableIndptr, "/runs/{r}/layers/{l}/table_indptr", kTables, kRequired, 2, Int64, "1",
-          nullptr, CellEnd),
-      row(F::TableIndices, "/runs/{r}/layers/{l}/table_indices", kTables, kRequired, 2, Int32,
-          "block", nullptr, TableEntry),
-      row(F::EvictChunk, "/runs/{r}/layers/{l}/evict_chunk", kEvictions, kRequired, 0, UInt16,
-          "chunk", nullptr, Row, Token),
+#define KVLOUPE_FIELD(id, ...) row(Field::id, __VA_ARGS__),
+#include "core/trace/fields/fields.def"
+#undef KVLOUPE_FIELD
   };
   return fields;
 }
@@ -198,6 +125,8 @@ bool FieldInfo::by_layer() const { return std::string_view(path).starts_with("/l
 bool FieldInfo::of_run() const { return std::string_view(path).starts_with("/runs/"); }
 
 bool FieldInfo::grows() const { return axis_info(axes.front()).grows; }
+
+bool FieldInfo::stands_alone() const { return !of_run() && (parts == kLoss || parts == kGiven); }
 
 bool FieldInfo::by_chunk() const { return axes.front() < Axis::Step; }
 

@@ -1,6 +1,6 @@
-// The datasets of a trace, each declared once: where it stands, its type, shape and unit, what it
+// The datasets of a trace, each declared once, in fields.def: where it stands, its type, shape and unit, what it
 // belongs to and since which schema. Writing, reading, copying, trimming and the estimate of a trace's size
-// follow this table, and a test holds FORMAT.md against it.
+// follow this table.
 #pragma once
 
 #include "core/trace/fields/stored_parts.h"
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace kvloupe::trace {
@@ -19,46 +20,9 @@ struct TraceHeader;
 struct TraceInfo;
 
 enum class Field {
-  TokenIds,
-  TextOffsets,
-  Text,
-  Nll,
-  Generated,
-  ChunkBegin,
-  ChunkLength,
-  ChunkPhase,
-  MassOffsets,
-  TopIds,
-  TopLogProbs,
-  DriftNll,
-  DriftKl,
-  DriftAgrees,
-  DriftQ,
-  DriftK,
-  DriftTopIds,
-  DriftTopLogProbs,
-  DenseAnswer,
-  DenseText,
-  DenseTextOffsets,
-  Q,
-  K,
-  V,
-  KeyMass,
-  Lse,
-  ProbeQ,
-  Offsets,
-  Positions,
-  ForcedOffsets,
-  ForcedBounds,
-  Flags,
-  Scores,
-  LaneCounts,
-  BlockMask,
-  BlockForced,
-  BlockAbstains,
-  TableIndptr,
-  TableIndices,
-  EvictChunk,
+#define KVLOUPE_FIELD(id, ...) id,
+#include "core/trace/fields/fields.def"
+#undef KVLOUPE_FIELD
 };
 
 // Of one value; Stored is the trace's dtype, float16 or float32.
@@ -97,7 +61,7 @@ enum class Axis {
 
 struct FieldInfo {
   Field id;
-  const char* path;   // "{l}" stands for the layer's number, "{r}" for the run's
+  const char* path;
   StoredParts parts;  // it is stored where all of these are
   bool optional;      // whether a reader accepts a trace without it
   int since;          // minor version of the schema
@@ -110,6 +74,8 @@ struct FieldInfo {
   bool of_run() const;  // in each of its layers
   // Is empty at first and extended by what is written to it.
   bool grows() const;
+  // Whether it is read by itself, by TraceReader::read(): nothing else of the trace depends on it.
+  bool stands_alone() const;
   // Has values of every chunk; else it is written once, at the end.
   bool by_chunk() const;
 };
@@ -137,6 +103,14 @@ std::vector<std::uint64_t> shape_of(const FieldInfo& field, const FieldSizes& si
 // Whether a file may have more than is used along the axis.
 bool may_exceed(Axis axis);
 std::uint64_t bytes_of(Element element, DType dtype);
+
+// The element whose values a program has as T.
+template <typename T>
+constexpr Element element_of() {
+  if constexpr (std::is_same_v<T, std::uint8_t>) return Element::UInt8;
+  if constexpr (std::is_same_v<T, std::int32_t>) return Element::Int32;
+  if constexpr (std::is_same_v<T, float>) return Element::Float32;
+}
 
 // As FORMAT.md writes them: "int32", "[C, H]"; and as the attribute `axes` does: "q_head".
 const char* text_of(Element element);

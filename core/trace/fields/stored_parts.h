@@ -25,7 +25,7 @@ enum class Part : std::uint8_t {
   Lanes,
   Blocks,
   BlockTables,
-  Scores,  // of a run that was brought in with them; this program writes none
+  Given,  // stored where somebody writes it
 };
 
 class StoredParts {

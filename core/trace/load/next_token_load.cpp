@@ -76,7 +76,7 @@ void load_next_tokens(hid_t file, LoadedTrace& trace) {
   tolerate(info.warnings, [&] {
     if (h5::has_object(file, "/drift")) trace.drift = open_drift(file, sizes);
   });
-  info.has_losses = static_cast<bool>(trace.nll);
+  info.has_losses = trace.values.contains(Field::Nll);
   info.has_drift = static_cast<bool>(trace.drift.kl);
 }
 

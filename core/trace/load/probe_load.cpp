@@ -1,9 +1,7 @@
-// The probe of a trace: its text, its queries after each prefill chunk, the novelty of the tokens.
+// The probe of a trace: its text, its queries after each prefill chunk.
 #include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/field_storage.h"
 #include "core/trace/load/trace_load.h"
-
-#include <fmt/format.h>
 
 namespace kvloupe::trace {
 namespace {
@@ -16,22 +14,10 @@ void load_text(hid_t file, TraceInfo& info) {
   info.probe_len = probe.num_tokens;
 }
 
-h5::Dataset open_novelty(hid_t file, const TraceInfo& info) {
-  if (!h5::has_object(file, "/tokens/nll")) return {};
-  auto dataset = h5::Dataset::open(file, "/tokens/nll", h5::ValueClass::Float, 1);
-  const auto tokens = static_cast<hsize_t>(info.num_tokens);
-  if (dataset.dims().front() < tokens) {
-    throw h5::Defect(
-        fmt::format("/tokens/nll has {} entries for {} tokens", dataset.dims().front(), tokens));
-  }
-  return dataset;
-}
-
 }  // namespace
 
 void load_probe(hid_t file, LoadedTrace& trace) {
   TraceInfo& info = trace.info;
-  tolerate(info.warnings, [&] { trace.nll = open_novelty(file, info); });
   if (!h5::has_object(file, "/probe")) return;
   tolerate(info.warnings, [&] { load_text(file, info); });
   if (info.probe_len == 0) return;

@@ -231,6 +231,16 @@ std::string require_format(hid_t file, const std::string& path, std::string_view
   return version;
 }
 
+void load_values(hid_t file, LoadedTrace& trace) {
+  for (const FieldInfo& field : all_fields()) {
+    if (!field.stands_alone()) continue;
+    tolerate(trace.info.warnings, [&] {
+      h5::Dataset dataset = open_if_stored(file, field.id, sizes_of(trace.info));
+      if (dataset) trace.values.emplace(field.id, std::move(dataset));
+    });
+  }
+}
+
 LoadedTrace load_trace(hid_t file, const std::string& path) {
   LoadedTrace trace;
   auto& info = trace.info;
@@ -260,6 +270,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   load_layers(file, trace);
   load_dtype(trace);
   tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
+  load_values(file, trace);
   load_probe(file, trace);
   load_next_tokens(file, trace);
   tolerate(info.warnings, [&] { info.speed = load_speed(file); });

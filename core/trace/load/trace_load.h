@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/trace/capture_request.h"
+#include "core/trace/fields/fields.h"
 #include "core/trace/hdf5/hdf5.h"
 #include "core/trace/next_tokens.h"
 #include "core/trace/runs/run_codec.h"
@@ -38,7 +39,7 @@ struct LoadedTrace {
   h5::Dataset ids;
   bool has_texts = false;
   std::vector<std::int64_t> mass_offsets;  // [C+1], empty when not recorded
-  h5::Dataset nll;                         // [T], empty when not recorded
+  std::map<Field, h5::Dataset> values;     // of what stands alone, as far as it is recorded
   TopSources top;
   DriftSources drift;
 };
@@ -86,7 +87,9 @@ void read_widened(const h5::Dataset& dataset, const std::vector<hsize_t>& start,
 // Whether it is float16 or float32, in either byte order.
 bool has_stored_type(const h5::Dataset& dataset);
 
-// /probe, the layers' probe_q and /tokens/nll. What is wrong goes to the warnings and is left out.
+// What stands alone (FieldInfo). What is wrong goes to the warnings and is left out.
+void load_values(hid_t file, LoadedTrace& trace);
+// /probe and the layers' probe_q. The same.
 void load_probe(hid_t file, LoadedTrace& trace);
 // [num_q_heads, probe_len, head_dim] of a prefill chunk.
 std::vector<float> load_probe_rows(const LoadedTrace& trace, int layer, int chunk);
