@@ -144,6 +144,7 @@ Recorder::Run Recorder::make_run(const RecordedMethod& method, int id, bool open
 
 void Recorder::begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceReader* recorded) {
   chunk_ = chunk;
+  chunk_begin_ = std::chrono::steady_clock::now();
   recorded_ = recorded;
   ++chunk_idx_;
   kept_.resize(static_cast<std::size_t>(chunk_idx_) + 1);
@@ -330,7 +331,9 @@ void Recorder::end_chunk(std::vector<std::int32_t> ids, std::vector<std::string>
   KVLOUPE_CHECK(waiting_.empty());
   probing_ = false;
   copies_.finish();
-  submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts)] {
+  submit(0, [this, chunk = chunk_, ids = std::move(ids), texts = std::move(texts),
+             seconds = static_cast<float>(seconds_since(chunk_begin_))] {
+    writer_->write<float>(trace::Field::ChunkSeconds, chunk, {&seconds, 1});
     writer_->end_chunk(chunk, ids, texts);
   });
 }

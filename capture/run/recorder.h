@@ -13,6 +13,7 @@
 #include "core/trace/trace_types.h"
 #include "core/trace/trace_writer.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -139,6 +140,7 @@ class Recorder final : public AttentionHook {
   std::vector<Run> open_loop_;
   trace::ChunkInfo chunk_;
   int chunk_idx_ = -1;
+  std::chrono::steady_clock::time_point chunk_begin_;
   const trace::TraceReader* recorded_ = nullptr;  // has the chunk under way
   bool probing_ = false;
   std::vector<Waiting> waiting_;
