@@ -5,6 +5,10 @@
 #include "core/base/whole_file.h"
 #include "tests/gui/slowness.h"
 
+#include <imgui_internal.h>
+#include <implot/implot.h>
+#include <implot/implot_internal.h>
+
 #include <chrono>
 #include <filesystem>
 
@@ -89,6 +93,25 @@ void WindowTest::drive(const char* name, std::function<void(ImGuiTestContext*)> 
 
 std::string WindowTest::in(const std::string& view, const std::string& item) {
   return "//" + explorer().panels().window_of(view) + item;
+}
+
+void WindowTest::forget_plots() {
+  ImPlot::BustPlotCache();
+  frames(3);
+}
+
+ImVec2 WindowTest::in_plot(const char* view, double x, double y) {
+  ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
+  const ImGuiWindow* window = ImGui::FindWindowByName(explorer().panels().window_of(view).c_str());
+  const ImPlotPlot* largest = nullptr;
+  for (int i = 0; i < plots.GetBufSize(); ++i) {
+    const ImPlotPlot* plot = plots.GetByIndex(i);
+    if (window == nullptr || !window->Rect().Contains(plot->PlotRect)) continue;
+    if (largest == nullptr || plot->PlotRect.GetArea() > largest->PlotRect.GetArea())
+      largest = plot;
+  }
+  if (largest == nullptr) return {0, 0};
+  return {largest->Axes[ImAxis_X1].PlotToPixels(x), largest->Axes[ImAxis_Y1].PlotToPixels(y)};
 }
 
 void WindowTest::open_popup(ImGuiTestContext* ctx, const std::string& item) {

@@ -11,8 +11,6 @@
 
 #include <fmt/format.h>
 #include <imgui_internal.h>
-#include <implot/implot.h>
-#include <implot/implot_internal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -55,20 +53,6 @@ class WindowHands : public test::WindowTest {
   // The middle of a token in the largest plot of the KV map, in its first row.
   static ImVec2 in_map(double key, double chunk) {
     return in_plot("kv_map", key + 0.5, chunk + 0.5);
-  }
-  // In the largest plot of a view.
-  static ImVec2 in_plot(const char* view, double x, double y) {
-    ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
-    const ImGuiWindow* window =
-        ImGui::FindWindowByName(explorer().panels().window_of(view).c_str());
-    const ImPlotPlot* map = nullptr;
-    for (int i = 0; i < plots.GetBufSize(); ++i) {
-      const ImPlotPlot* plot = plots.GetByIndex(i);
-      if (window == nullptr || !window->Rect().Contains(plot->PlotRect)) continue;
-      if (map == nullptr || plot->PlotRect.GetArea() > map->PlotRect.GetArea()) map = plot;
-    }
-    if (map == nullptr) return {0, 0};
-    return {map->Axes[ImAxis_X1].PlotToPixels(x), map->Axes[ImAxis_Y1].PlotToPixels(y)};
   }
   static void show_map() {
     workspace().cursor.set_perspective("kept");

@@ -225,29 +225,41 @@ TEST_F(WindowManners, TheOwnViewsOfAMethodAreTheFirstTabs) {
   EXPECT_TRUE(explorer().panels().visible("query_geometry"));
 }
 
-TEST_F(WindowManners, SpansAndRunsOfTheTraceCanBeClicked) {
+TEST_F(WindowManners, SpansChunksAndRunsOfTheTraceCanBeClicked) {
   look();
   workspace().cursor.set_keys(-1, -1);
+  workspace().cursor.set_chunk(2);
+  workspace().cursor.set_perspective("ran");
+  settle();
   explorer().panels().show("trace_info");
   settle();
-  const auto facts = workspace().ask(TraceInfoQuestion{place()});
-  ASSERT_TRUE(facts);
-  std::set<std::string> kinds;
-  int links = 0;  // they have a column of their own
-  for (const TraceInfoQuestion::Fact& fact : *facts) {
-    if (!fact.span && !fact.run) continue;
-    const int row = links++;
-    const bool needle = fact.span && fact.name == "span needle";
-    if (!needle && fact.run != 1) continue;
-    kinds.insert(fact.span ? "span" : "run");
-    drive("click", [row](ImGuiTestContext* ctx) {
-      ctx->ItemClick(in("trace_info", fmt::format("/**/$${}/##go", row)).c_str());
-    });
+  forget_plots();
+  const auto answer = workspace().ask(TraceInfoQuestion{place()});
+  ASSERT_TRUE(answer);
+  double needle = 0, row = 0;  // that it has in the plot, below the chunks
+  for (const TraceInfoQuestion::Fact& fact : answer->facts) {
+    if (!fact.span) continue;
+    ++row;
+    if (fact.name == "span needle") needle = row;
   }
-  EXPECT_EQ(kinds.size(), 2U);
+  ASSERT_GT(needle, 0);
+  const auto click = [&](double token, double in_row) {
+    drive("click", [=](ImGuiTestContext* ctx) {
+      ctx->MouseMoveToPos(in_plot("trace_info", token, in_row + 0.5));
+      ctx->Yield(2);
+      ctx->MouseClick();
+      ctx->Yield(3);
+    });
+  };
+  click(100, needle);  // the whole row counts
   EXPECT_EQ(place().key_begin, 768);
   EXPECT_EQ(place().key_end, 784);
-  EXPECT_EQ(selection().choice(Slot::A).run, 1);
+  const trace::ChunkInfo& chunk = place().info().chunks[5];
+  click(chunk.begin + chunk.length / 2, 0);
+  EXPECT_EQ(place().chunk, 5);
+  drive("run",
+        [](ImGuiTestContext* ctx) { ctx->ItemClick(in("trace_info", "/**/runs/$$1/B").c_str()); });
+  EXPECT_EQ(selection().choice(Slot::B).run, 1);
 }
 
 // Neither wide nor narrow: A is quoka.

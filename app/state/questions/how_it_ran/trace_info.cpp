@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -22,7 +24,8 @@ Table table(Workspace& workspace) {
   Table table{{"name", "value"}, {}};
   const auto result = workspace.ask(question_of(workspace));
   if (!result) return table;
-  for (const TraceInfoQuestion::Fact& fact : *result) table.rows.push_back({fact.name, fact.value});
+  for (const TraceInfoQuestion::Fact& fact : result->facts)
+    table.rows.push_back({fact.name, fact.value});
   return table;
 }
 
@@ -43,18 +46,31 @@ std::string short_line_of(const trace::RunInfo& run, const OpenTrace& trace) {
   return line_of(MethodDraft(choice.spec->canonical(), trace.shape()).short_spec(), run, trace);
 }
 
-// The begin of what a span says, on one line.
-std::string words_of(const trace::TokenSpan& span, const std::string& range,
-                     const OpenTrace& trace) {
+// The begin of what a span says, on one line; empty where the trace has no text.
+std::string quote_of(const trace::TokenSpan& span, const OpenTrace& trace) {
   constexpr std::int32_t kMostTokens = 60;
   std::string text;
   const auto end =
       std::min({span.end, span.begin + kMostTokens, static_cast<std::int32_t>(trace.text.size())});
   for (std::int32_t token = std::max(0, span.begin); token < end; ++token)
     text += trace.text[static_cast<std::size_t>(token)];
-  if (text.empty()) return range;
-  return fmt::format("{}:  \u201C{}{}\u201D", range, printable(text),
-                     end < span.end ? "\u2026" : "");
+  if (text.empty()) return text;
+  return fmt::format("\u201C{}{}\u201D", printable(text), end < span.end ? "\u2026" : "");
+}
+
+// "0.29 s for the first, 0.52 s for the slowest (chunk 15)"; empty where no time is known.
+std::string text_of_times(const std::vector<float>& seconds, const trace::TraceInfo& info) {
+  std::optional<std::size_t> first, slowest;
+  for (std::size_t c = 0; c < seconds.size(); ++c) {
+    if (info.chunks[c].phase != trace::Phase::Prefill || !(seconds[c] > 0) ||
+        !std::isfinite(seconds[c]))
+      continue;
+    if (!first) first = c;
+    if (!slowest || seconds[c] > seconds[*slowest]) slowest = c;
+  }
+  if (!slowest) return "";
+  return fmt::format("{:.3g} s for chunk {}, {:.3g} s for the slowest (chunk {})", seconds[*first],
+                     *first, seconds[*slowest], *slowest);
 }
 
 }  // namespace
@@ -62,7 +78,9 @@ std::string words_of(const trace::TokenSpan& span, const std::string& range,
 TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   const trace::TraceInfo& info = place.info();
   const trace::ModelInfo& m = info.model;
-  Answer facts{
+  std::vector<float> seconds =
+      place.trace->session->reader().read<float>(trace::Field::ChunkSeconds);
+  std::vector<Fact> facts{
       {"model", fmt::format("{} ({})", m.name, m.architecture)},
       {"heads", fmt::format("{} query, {} KV, {} per group, dimension {}", m.num_q_heads,
                             m.num_kv_heads, m.gqa_group_size(), m.head_dim)},
@@ -79,6 +97,8 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   if (info.speed) facts.push_back({"speed", text_of(info.speed->model) + ", recording included"});
   if (info.speed && info.speed->dense)
     facts.push_back({"speed, dense", text_of(*info.speed->dense)});
+  if (const std::string times = text_of_times(seconds, info); !times.empty())
+    facts.push_back({"time by chunk", times});
   std::vector<trace::TokenSpan> spans = info.spans;
   std::stable_sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
@@ -86,20 +106,22 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   for (const trace::TokenSpan& span : spans) {
     const std::string range =
         fmt::format("tokens {} to {}", format_count(span.begin), format_count(span.end - 1));
-    facts.push_back(
-        {"span " + span.name, range, span, std::nullopt, words_of(span, range, *place.trace)});
+    const std::string quote = quote_of(span, *place.trace);
+    facts.push_back({"span " + span.name, range, span, std::nullopt,
+                     quote.empty() ? range : range + ":  " + quote, quote});
   }
   for (const trace::RunInfo& run : info.runs)
     facts.push_back({fmt::format("run {}", run.id), line_of(run.method, run, *place.trace),
                      std::nullopt, run.id, short_line_of(run, *place.trace)});
   for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
-  return facts;
+  return {std::move(facts), std::move(seconds)};
 }
 
 std::uint64_t TraceInfoQuestion::bytes(const Answer& answer) {
-  std::uint64_t sum = sizeof(answer);
-  for (const Fact& fact : answer)
-    sum += sizeof(fact) + fact.name.size() + fact.value.size() + fact.words.size();
+  std::uint64_t sum = sizeof(answer) + answer.chunk_seconds.size() * sizeof(float);
+  for (const Fact& fact : answer.facts)
+    sum +=
+        sizeof(fact) + fact.name.size() + fact.value.size() + fact.words.size() + fact.quote.size();
   return sum;
 }
 

@@ -16,8 +16,12 @@ struct TraceInfoQuestion : OfPlace<At::Trace> {
     std::optional<trace::TokenSpan> span{};  // that it tells of
     std::optional<int> run{};                // the same, its id
     std::string words{};                     // the value for who looks; empty: as it is
+    std::string quote{};                     // of a span: what it says, its begin
   };
-  using Answer = std::vector<Fact>;
+  struct Answer {
+    std::vector<Fact> facts;
+    std::vector<float> chunk_seconds;  // [chunks], NaN where it is not known; empty: not recorded
+  };
 
   std::string title() const { return "Listing what the trace holds"; }
   Answer work(Steps& steps) const;

@@ -1,0 +1,32 @@
+// A trace along its tokens: its chunks, its spans with their words, and how long each chunk took.
+#pragma once
+
+#include "app/panels/map_plot.h"
+#include "app/state/questions/how_it_ran/trace_info.h"
+
+#include <vector>
+
+namespace kvloupe::panels {
+
+class TraceTimeline {
+ public:
+  // A click on a chunk goes there; a click on a span watches its keys. As high as its rows need.
+  void draw(DrawContext& context, const state::Place& place,
+            const state::TraceInfoQuestion::Answer& answer);
+
+ private:
+  using Fact = state::TraceInfoQuestion::Fact;
+
+  // `last`: no plot with the same axis follows.
+  void rows_ui(DrawContext& context, const state::Place& place,
+               const std::vector<const Fact*>& spans, bool last);
+  void seconds_ui(DrawContext& context, const state::Place& place,
+                  const std::vector<float>& seconds);
+  void set_up_tokens(const state::Place& place, const char* label);
+
+  ImPlotRange x_;
+  std::int32_t tokens_ = -1;  // that x_ is for
+  ContentFit fit_;
+};
+
+}  // namespace kvloupe::panels
