@@ -1,11 +1,11 @@
 # Where things lie beside the program, in the build folder as where it is installed:
-#   bin/kvloupe  lib/kvloupe/*.so (in a build folder lib/*.so)  share/kvloupe/{tours,traces,python,data}
+#   bin/kvloupe  lib/kvloupe/*.so (in a build folder lib/*.so)  share/kvloupe/{tours,traces,papers,python,data}
 # and the packages: `cmake --install BUILD --prefix DIR`, and `cpack` in the build folder for a Debian package. Libtorch is in
 # both, for no Debian has it; other libraries are the system's.
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/kvloupe)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${share})
-foreach(pair tours=assets/tours traces=assets/traces python=capture/python)
+foreach(pair tours=assets/tours traces=assets/traces papers=assets/papers python=capture/python)
   string(REGEX MATCH "^(.+)=(.+)$" pair ${pair})
   file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${CMAKE_MATCH_2} ${CMAKE_BINARY_DIR}/${share}/${CMAKE_MATCH_1} SYMBOLIC)
 endforeach()
@@ -37,6 +37,7 @@ install(PROGRAMS ${torch_libraries} DESTINATION ${libraries})
 install(CODE "execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${libraries}/libtorch_cpu.so\" COMMAND_ERROR_IS_FATAL ANY)")
 
 install(FILES assets/tours/first.md DESTINATION ${share}/tours)
+install(DIRECTORY assets/papers/ DESTINATION ${share}/papers)
 install(FILES assets/traces/tour.h5 assets/traces/tour_closed.h5 DESTINATION ${share}/traces)
 install(DIRECTORY capture/python/ DESTINATION ${share}/python
   PATTERN tests EXCLUDE PATTERN __pycache__ EXCLUDE PATTERN "*.egg-info" EXCLUDE)

@@ -1,6 +1,9 @@
 // task_scores: a method a row, a task, length, depth or budget a column, the mean score in each cell.
 #include "app/panels/results_panel.h"
+#include "app/state/questions/results/published.h"
 #include "app/state/questions/results/task_scores.h"
+#include "app/widgets/table.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -24,17 +27,23 @@ class TaskScoresPanel final : public ResultsPanel {
     const Scores result = shown_.ask(context.workspace, question);
     option_ui(context, kView, "across", "a column for each", widgets::em(7));
     option_beside_ui(context, kView, "value", "colours", widgets::em(10));
+    option_beside_ui(context, kView, "published", "below it", widgets::em(10));
     results_head_ui(context, "Task scores", measured(context, question));
     if (!scores_ready_ui(context, result)) return;
     headline_ui(context, result->finding);
     scale_ui(context, question);
     const ImVec2 room = ImGui::GetContentRegionAvail();
+    const auto published = published_.ask(context.workspace, published_question(context.workspace));
+    const bool lays_under = !published.question.paper.empty();
     const float samples = samples_height(context, kView, room.y);
-    const float height = score_map_height(context, result->scores.rows.size(), room.y - samples);
+    const float under = lays_under ? (room.y - samples) * 0.5F : 0;
+    const float height =
+        score_map_height(context, result->scores.rows.size(), room.y - samples - under);
     const bool by_method = question.across != "budget";
     score_map_ui(context, map_of(context, result), {room.x, height},
                  by_method ? &result->scores.rows : nullptr);
     ImGui::Dummy({0, widgets::grid(0.5F)});
+    if (lays_under) published_ui(context, published, under - widgets::grid(1));
     samples_ui(context, kView);
   }
 
@@ -45,6 +54,47 @@ class TaskScoresPanel final : public ResultsPanel {
     widgets::empty_ui(context.palette, fmt::format("No sample has a {}: choose another column.",
                                                    result.question.across));
     return false;
+  }
+
+  // As printed; what is doubtful has the colour of a warning.
+  static void published_ui(DrawContext& context,
+                           const state::Result<state::PublishedQuestion>& published, float height) {
+    heading_ui(context, "Published",
+               published ? printable(published->words) : std::string("reading the paper's scores"));
+    if (published.state == state::ResultState::Error) return failure_ui(context, published.error);
+    if (!published || published->scores.empty()) return;
+    std::vector<analysis::PublishedScore> scores = published->scores;
+    // A figure has nothing to scroll with.
+    const auto lines = static_cast<std::size_t>(
+        std::max(1.0F, height / (ImGui::GetTextLineHeightWithSpacing() + widgets::em(0.2F)) - 3));
+    const std::size_t all = scores.size();
+    if (context.figure && all > lines) scores.resize(lines);
+    table::Table table{{"place",
+                        "model",
+                        "task",
+                        "length",
+                        "method",
+                        "budget",
+                        "metric",
+                        "value",
+                        {"doubt", "why it may be wrong"}},
+                       {}};
+    for (const analysis::PublishedScore& score : scores)
+      table.rows.push_back({score.place, score.model, score.task, score.length, score.method,
+                            score.budget, score.metric, score.value, score.doubt});
+    widgets::TableLook look{{1, 2.6F, 2, 0.9F, 1.8F, 1.4F, 1.8F, 1, 4}};
+    look.size = {0, std::max(height - ImGui::GetTextLineHeightWithSpacing(), widgets::em(6))};
+    look.flags |= ImGuiTableFlags_RowBg;
+    if (!context.figure) look.flags |= ImGuiTableFlags_ScrollY;
+    look.ink = [&](std::size_t row, std::size_t) {
+      return scores[row].doubt.empty() ? context.palette.text : context.palette.warning;
+    };
+    look.pointer = &context.workspace.pointer;
+    widgets::table_ui(context.palette, "##published", table, look);
+    if (scores.size() < all)
+      widgets::text_colored(context.palette.muted,
+                            fmt::format("and {} more", format_count(std::ssize(published->scores) -
+                                                                    std::ssize(scores))));
   }
 
   // What the two lines of a cell say.
@@ -143,6 +193,7 @@ class TaskScoresPanel final : public ResultsPanel {
   }
 
   state::LastAnswer<TaskScoresQuestion> shown_;
+  state::LastAnswer<state::PublishedQuestion> published_;
 };
 
 }  // namespace

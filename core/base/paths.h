@@ -16,7 +16,7 @@ std::filesystem::path state_dir();
 // $XDG_CACHE_HOME/kvloupe: what can be made again, such as calibrated bases. The environment variable
 // KVLOUPE_CACHE_DIR overrides. Not created here: who only looks leaves no folder behind.
 std::filesystem::path cache_dir();
-// What comes with the program: tours/ traces/ recorder/ data/. `share/kvloupe` beside the folder that
+// What comes with the program: tours/ traces/ papers/ python/ data/. `share/kvloupe` beside the folder that
 // the program is in, in a build folder as where it is installed.
 std::filesystem::path share_dir();
 // Whether the file is one of the traces that come with the program: nothing is written beside those.

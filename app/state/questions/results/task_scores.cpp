@@ -1,5 +1,6 @@
 #include "app/state/questions/results/task_scores.h"
 
+#include "app/state/questions/results/published.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
@@ -160,6 +161,8 @@ ViewInfo task_scores_view() {
       .with({{"across",
               {"task", "length", "depth", "budget"},
               "what has a column: the task, the text's length, the needle's depth or the budget"},
+             {"published", published_choices(),
+              "a paper whose own scores stand below, of other models", published_labels()},
              {"value",
               {"score", "relative", "difference"},
               "what colours the cells: the mean score, its share of what the method compared with "

@@ -1,0 +1,36 @@
+// What a paper prints of the methods and tasks of an evaluation, beside it: of other models.
+#pragma once
+
+#include "app/state/questions/results/of_results.h"
+#include "core/analysis/published_scores.h"
+
+#include <string>
+#include <vector>
+
+namespace kvloupe::state {
+
+struct PublishedQuestion {
+  static constexpr const char* kName = "published";
+  static constexpr Lane kLane = Lane::TraceIo;
+  std::string paper;                 // its id; empty: none
+  std::vector<std::string> methods;  // ids of which scores are wanted, and of their variants
+  std::vector<std::string> tasks;    // of the evaluation
+  struct Answer {
+    std::vector<analysis::PublishedScore> scores;
+    std::string words;  // what the scores are of, or why there is none: one sentence or two
+  };
+
+  std::string key() const;
+  std::string title() const { return "Reading what the paper prints"; }
+  std::string obstacle() const { return paper.empty() ? "No paper is chosen" : ""; }
+  Answer work(Steps& steps) const;
+  static std::uint64_t bytes(const Answer& answer);
+};
+
+// Of the results that are shown, by the option `published` of task_scores.
+PublishedQuestion published_question(const Workspace& workspace);
+// The choices of that option, and what people read.
+std::vector<std::string> published_choices();
+std::vector<std::string> published_labels();
+
+}  // namespace kvloupe::state
