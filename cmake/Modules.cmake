@@ -1,8 +1,11 @@
 # The functions with which folders declare what they build. Sources are listed by name, one a line.
 #
-# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH] [UNITY])
+# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH] [UNITY]
+#                    [PRECOMPILED <fmt/format.h> "app/x.h"...])
 #   A static library. PUBLIC for what its headers include, PRIVATE for the rest (HDF5, Torch, ImGui are never PUBLIC).
 #   TORCH_PCH precompiles <ATen/ATen.h> for it (needs kvloupe::torch in PRIVATE).
+#   PRECOMPILED are headers that most of its files include: they are parsed once. Each file still includes what it names;
+#   clang-tidy, which reads files without them, finds what is missing.
 #   UNITY compiles eight files at a time, so that their headers are parsed once: a quarter of the time. Names in their
 #   anonymous namespaces must differ then.
 #   Without sources it is an INTERFACE library, so that a folder may start empty.
@@ -63,7 +66,7 @@ function(kvloupe_unity target)
 endfunction()
 
 function(kvloupe_add_module)
-  cmake_parse_arguments(arg "TORCH_PCH;UNITY" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_PCH;UNITY" "NAME" "SOURCES;PUBLIC;PRIVATE;PRECOMPILED" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "kvloupe_add_module(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -79,6 +82,12 @@ function(kvloupe_add_module)
   endif()
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${arg_NAME})
+  endif()
+  if(arg_PRECOMPILED)
+    target_precompile_headers(${arg_NAME} PRIVATE ${arg_PRECOMPILED})
+    # g++ 12 warns about strings that it looked into half.
+    target_compile_options(${arg_NAME} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-stringop-overread>)
   endif()
 endfunction()
 
