@@ -209,7 +209,8 @@ class LatencyPanel final : public Panel {
                           fmt::format("{} {}", letter, result.question.method.id()));
     std::string text;
     if (here)
-      text = "measuring; other computations wait";
+      text = fmt::format("measuring, {} of {} rounds done; other computations wait",
+                         result ? result->total.samples : 0, measure::LatencyOptions{}.repetitions);
     else if (result && result->total.samples > 0)
       text = state::verdict_of(*result);
     else if (answers.measuring())

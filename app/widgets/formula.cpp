@@ -13,7 +13,7 @@ namespace {
 using Box = Formula::Box;
 
 // Shares of the size of type: how far scripts are raised and lowered, the height of a minus, of a capital.
-constexpr float kScript = 0.7F, kRaised = 0.4F, kLowered = 0.2F, kAxis = 0.27F, kCapital = 0.74F;
+constexpr float kScript = 0.78F, kRaised = 0.4F, kLowered = 0.2F, kAxis = 0.27F, kCapital = 0.74F;
 constexpr int kDeepest = 32;
 
 const std::map<std::string_view, std::string_view>& symbols() {

@@ -60,6 +60,7 @@ void TourColumn::step(int by) {
 
 void TourColumn::set_page() {
   const state::TourPage& now = tour_->pages[page_];
+  tells_ = false;
   body_ = widgets::parse_markdown(now.body);
   to_try_ = widgets::parse_markdown(now.to_try);
   to_see_ = widgets::parse_markdown(now.to_see);
@@ -128,6 +129,16 @@ void TourColumn::head_ui(const widgets::Palette& palette) {
   if (chosen) go(*chosen);
 }
 
+void TourColumn::part_ui(const widgets::Palette& palette, const char* word,
+                         const std::vector<widgets::MarkdownBlock>& blocks) {
+  if (blocks.empty()) return;
+  {
+    const widgets::FontScope strong(widgets::Type::Strong);
+    widgets::text_colored(palette.accent, word);
+  }
+  widgets::markdown_ui(palette, blocks);
+}
+
 void TourColumn::page_ui(const widgets::Palette& palette) {
   const state::TourPage& now = tour_->pages[page_];
   {
@@ -136,14 +147,12 @@ void TourColumn::page_ui(const widgets::Palette& palette) {
   }
   ImGui::Dummy({0, widgets::grid(0.5F)});
   widgets::markdown_ui(palette, body_);
-  for (const auto& [word, blocks] : {std::pair{"Try", &to_try_}, {"See", &to_see_}}) {
-    if (blocks->empty()) continue;
-    {
-      const widgets::FontScope strong(widgets::Type::Strong);
-      widgets::text_colored(palette.accent, word);
-    }
-    widgets::markdown_ui(palette, *blocks);
-  }
+  part_ui(palette, "Try", to_try_);
+  // What is to be seen comes after the try.
+  if (now.goals.empty() || is_done(page_) || tells_)
+    part_ui(palette, "See", to_see_);
+  else if (!to_see_.empty() && ImGui::SmallButton("Tell me what I should see"))
+    tells_ = true;
   if (now.goals.empty()) return;
   widgets::text_colored(is_done(page_) ? palette.hit : palette.muted,
                         is_done(page_) ? "\u2713 Done" : "Not done yet");

@@ -43,6 +43,8 @@ class TourColumn {
   void show_page();
   void head_ui(const widgets::Palette& palette);
   void page_ui(const widgets::Palette& palette);
+  static void part_ui(const widgets::Palette& palette, const char* word,
+                      const std::vector<widgets::MarkdownBlock>& blocks);
   void foot_ui(const widgets::Palette& palette);
 
   state::Workspace& workspace_;
@@ -53,6 +55,7 @@ class TourColumn {
   bool wanted_ = false;  // the page is not shown yet
   std::set<std::size_t> done_;
   std::vector<widgets::MarkdownBlock> body_, to_try_, to_see_;
+  bool tells_ = false;  // what is to be seen, before the page is done
   std::filesystem::file_time_type saved_;
   std::chrono::steady_clock::time_point looked_;
 };
