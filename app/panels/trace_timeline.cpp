@@ -150,8 +150,9 @@ void TraceTimeline::rows_ui(DrawContext& context, const state::Place& place,
   }
   const auto rows = static_cast<double>(names.size());
   const float axis = (last ? 2 : 1) * ImGui::GetTextLineHeight() + widgets::em(1.2F);
-  if (!ImPlot::BeginPlot("##rows", {-1, static_cast<float>(rows) * row_height() + axis}, kPlot))
-    return;
+  const float height =
+      std::max(static_cast<float>(rows) * row_height() + axis, least_plot_height());
+  if (!ImPlot::BeginPlot("##rows", {-1, height}, kPlot)) return;
   set_up_tokens(place, last ? "token" : nullptr);
   ImPlot::SetupAxis(ImAxis_Y1, nullptr,
                     ImPlotAxisFlags_Invert | ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock |
@@ -174,6 +175,8 @@ void TraceTimeline::seconds_ui(DrawContext& context, const state::Place& place,
   for (const float value : seconds)
     if (std::isfinite(value)) longest = std::max(longest, value);
   if (longest <= 0) return;
+  // A figure has nothing to scroll with, and the facts above say it in words.
+  if (context.figure && ImGui::GetContentRegionAvail().y < widgets::em(11)) return;
   heading_ui(context, "Time by chunk", "seconds, what was recorded beside the model included");
   const float height = plot_height(context, ImGui::GetContentRegionAvail().y);
   if (!ImPlot::BeginPlot("##seconds", {-1, std::min(height, widgets::em(14))}, kPlot)) return;

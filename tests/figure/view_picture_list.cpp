@@ -165,7 +165,7 @@ std::vector<Picture> pictures() {
       {"method_diff", "method_diff", kQuestion, {kRecorded, kOther}, {}, kFlat},
       {"latency", "latency", kQuestion, {kRecorded}},
       {"decode_drift", "decode_drift", "", {}, {}, kWide},
-      {"trace_info", "trace_info", "", {}},
+      {"trace_info", "trace_info", "", {}, {}, kWide},
       {"task_scores", "task_scores", "", {}},
       {"task_scores_difference",
        "task_scores",
