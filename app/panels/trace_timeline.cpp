@@ -125,7 +125,7 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
   if (!ImPlot::BeginAlignedPlots("##timeline", true)) return;
   const TickRoom room;
   const bool timed = !answer.chunk_seconds.empty();
-  rows_ui(context, place, spans, !timed);
+  rows_ui(context, place, spans, context.figure || !timed);
   if (timed) seconds_ui(context, place, answer.chunk_seconds);
   ImPlot::EndAlignedPlots();
 }
