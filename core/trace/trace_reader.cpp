@@ -260,7 +260,11 @@ std::vector<T> TraceReader::read(Field field) const {
     const auto found = impl_->trace.values.find(field);
     if (found == impl_->trace.values.end()) return {};
     const std::vector<std::uint64_t> shape = shape_of(described, sizes_of(info()));
-    return found->second.template read_box<T>(std::vector<std::uint64_t>(shape.size(), 0), shape);
+    std::vector<T> values =
+        found->second.template read_box<T>(std::vector<std::uint64_t>(shape.size(), 0), shape);
+    if (std::all_of(values.begin(), values.end(), [](T value) { return value != value; }))
+      return {};
+    return values;
   });
 }
 

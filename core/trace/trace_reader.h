@@ -53,8 +53,8 @@ class TraceReader {
   // Probe queries after one prefill chunk, fp32 [num_q_heads, probe_len, head_dim]; nullopt when
   // not recorded (decode chunks never are).
   std::optional<std::vector<float>> read_probe(int layer, int chunk) const;
-  // All values of a field that stands alone (FieldInfo), of the tokens or chunks done; empty when not
-  // recorded. T is its element: float, std::int32_t.
+  // All values of a field that stands alone (FieldInfo), of the tokens or chunks done; empty when none is
+  // known. T is its element: float, std::int32_t.
   template <typename T>
   std::vector<T> read(Field field) const;
 

@@ -375,7 +375,7 @@ void TraceWriter::write(Field field, const ChunkInfo& chunk, std::span<const T> 
   impl_->require_next(chunk);
   const FieldInfo& described = info_of(field);
   KVLOUPE_CHECK(described.stands_alone() && described.element == element_of<T>());
-  KVLOUPE_CHECK(impl_->fields.has(field) || described.parts.has(Part::Given));
+  KVLOUPE_CHECK(impl_->fields.has(field) || described.is_given());
   guarded(impl_->part, [&] { impl_->write(field, chunk, values); });
 }
 

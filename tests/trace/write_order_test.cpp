@@ -127,6 +127,7 @@ TEST(WriteOrder, TreesThatGrowAreReadableInEveryState) {
     writer.write_layer(chunk, {.layer = 0});
     writer.write_probe(chunk, {.layer = 0, .q = probe.data()});
     writer.write<float>(Field::Nll, chunk, {&novelty, 1});
+    writer.write<float>(Field::ChunkSeconds, chunk, {&novelty, 1});
     writer.end_chunk(chunk, std::vector<std::int32_t>{1}, {"a"});
   }
   writer.finish({}, true);

@@ -141,14 +141,15 @@ FieldStorage::FieldStorage(hid_t file, const TraceHeader& header)
     : sets_(all_fields().size()),
       written_(all_fields().size()),
       dtype_(header.dtype),
-      file_(file),
       room_(sizes_of(header)) {
   for (const FieldInfo& field : all_fields()) {
-    if (field.of_run() || !header.store.has_all(field.parts)) continue;
+    if (field.of_run() || !(header.store.has_all(field.parts) || field.is_given())) continue;
     auto& sets = sets_.at(static_cast<std::size_t>(field.id));
     for (const int layer : field.by_layer() ? header.layers : std::vector<int>{0})
       sets.push_back(create_field(file, field, path_of(field, layer), room_, header.dtype));
   }
+  for (const FieldInfo& field : all_fields())
+    if (field.is_given()) fill_given(field);
   // Where the first token or chunk begins.
   const std::uint64_t zero = 0;
   write(Field::TextOffsets, {0}, {1}, &zero);
@@ -202,7 +203,6 @@ void FieldStorage::write(Field id, const std::vector<hsize_t>& start,
 void FieldStorage::write_chunk(Field id, const ChunkInfo& chunk, hsize_t chunk_idx,
                                const void* data, std::size_t size) {
   const FieldInfo& field = info_of(id);
-  if (!has(id) && field.stands_alone() && field.parts.has(Part::Given)) create_given(field);
   std::vector<hsize_t> count = shape_of(field, room_), start(count.size(), 0);
   const bool by_token = field.axes.front() == Axis::Token;
   KVLOUPE_CHECK(by_token || field.axes.front() == Axis::Chunk);
@@ -213,15 +213,13 @@ void FieldStorage::write_chunk(Field id, const ChunkInfo& chunk, hsize_t chunk_i
   write(id, start, count, data);
 }
 
-void FieldStorage::create_given(const FieldInfo& field) {
-  const h5::Handle& dataset = sets_[static_cast<std::size_t>(field.id)].emplace_back(
-      create_field(file_, field, path_of(field, 0), room_, dtype_));
-  if (field.element != Element::Float32) return;
+void FieldStorage::fill_given(const FieldInfo& field) const {
+  KVLOUPE_CHECK(field.element == Element::Float32);
   const std::vector<hsize_t> shape = shape_of(field, room_);
   const std::vector<float> unknown(
       std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>()),
       std::numeric_limits<float>::quiet_NaN());
-  h5::write_box(dataset.get(), H5T_NATIVE_FLOAT, std::vector<hsize_t>(shape.size(), 0), shape,
+  h5::write_box(dataset(field.id), H5T_NATIVE_FLOAT, std::vector<hsize_t>(shape.size(), 0), shape,
                 unknown.data());
 }
 
@@ -229,7 +227,8 @@ bool FieldStorage::end_chunk() {
   bool whole = true;
   for (const FieldInfo& field : all_fields()) {
     const auto id = static_cast<std::size_t>(field.id);
-    if (has(field.id) && !field.by_layer() && field.by_chunk()) whole = whole && written_[id];
+    if (has(field.id) && !field.by_layer() && field.by_chunk() && !field.is_given())
+      whole = whole && written_[id];
   }
   written_.assign(written_.size(), false);
   return whole;
@@ -239,13 +238,12 @@ void FieldStorage::copy_from(hid_t file, const FieldSizes& done) {
   for (const FieldInfo& field : all_fields()) {
     const auto id = static_cast<std::size_t>(field.id);
     if (!field.by_chunk() || written_[id]) continue;
-    if (field.stands_alone() && field.parts.has(Part::Given)) {
+    if (field.is_given()) {
       try {
         if (!open_if_stored(file, field.id, done)) continue;
       } catch (const h5::Defect&) {
         continue;  // nothing depends on it, and who reads the file is warned
       }
-      create_given(field);
     }
     for (const h5::Handle& to : sets_[id])
       copy_values(file, to, class_of(field.element), shape_of(field, done));

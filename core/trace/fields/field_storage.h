@@ -30,8 +30,8 @@ std::vector<T> read_field(hid_t file, Field field, const FieldSizes& needed, int
 class FieldStorage {
  public:
   FieldStorage() = default;
-  // Creates those that the header asks for; their groups are there. What is stored where somebody writes it
-  // (Part::Given) is created by the first write(), with NaN for the chunks before.
+  // Creates those that the header asks for; their groups are there. What may be given or not
+  // (Part::Given) is NaN until write_chunk(): the file's structure must not change between chunks.
   FieldStorage(hid_t file, const TraceHeader& header);
 
   FieldStorage(hid_t file, const RunInfo& run, int layer, const FieldSizes& room);
@@ -58,10 +58,9 @@ class FieldStorage {
   std::vector<std::vector<h5::Handle>> sets_;
   std::vector<bool> written_;
   DType dtype_ = DType::F16;
-  hid_t file_ = H5I_INVALID_HID;  // and what it has room for: of what is created later
-  FieldSizes room_;
+  FieldSizes room_;  // that a trace has
 
-  void create_given(const FieldInfo& field);
+  void fill_given(const FieldInfo& field) const;
   hid_t memory_type(Element element) const;
 };
 

@@ -126,7 +126,9 @@ bool FieldInfo::of_run() const { return std::string_view(path).starts_with("/run
 
 bool FieldInfo::grows() const { return axis_info(axes.front()).grows; }
 
-bool FieldInfo::stands_alone() const { return !of_run() && (parts == kLoss || parts == kGiven); }
+bool FieldInfo::is_given() const { return !of_run() && parts == kGiven; }
+
+bool FieldInfo::stands_alone() const { return parts == kLoss || is_given(); }
 
 bool FieldInfo::by_chunk() const { return axes.front() < Axis::Step; }
 

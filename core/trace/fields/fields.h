@@ -76,6 +76,8 @@ struct FieldInfo {
   bool grows() const;
   // Whether it is read by itself, by TraceReader::read(): nothing else of the trace depends on it.
   bool stands_alone() const;
+  // Whether it is one of those, and every trace has room for it: float32, NaN where nobody writes it.
+  bool is_given() const;
   // Has values of every chunk; else it is written once, at the end.
   bool by_chunk() const;
 };

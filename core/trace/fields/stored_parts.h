@@ -25,7 +25,7 @@ enum class Part : std::uint8_t {
   Lanes,
   Blocks,
   BlockTables,
-  Given,  // stored where somebody writes it
+  Given,  // NaN where nobody writes it
 };
 
 class StoredParts {

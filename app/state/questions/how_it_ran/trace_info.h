@@ -20,7 +20,7 @@ struct TraceInfoQuestion : OfPlace<At::Trace> {
   };
   struct Answer {
     std::vector<Fact> facts;
-    std::vector<float> chunk_seconds;  // [chunks], NaN where it is not known; empty: not recorded
+    std::vector<float> chunk_seconds;  // [chunks], NaN where it is not known; empty: nowhere
   };
 
   std::string title() const { return "Listing what the trace holds"; }
