@@ -62,39 +62,31 @@ class TaskScoresPanel final : public ResultsPanel {
     heading_ui(context, "Published",
                published ? printable(published->words) : std::string("reading the paper's scores"));
     if (published.state == state::ResultState::Error) return failure_ui(context, published.error);
-    if (!published || published->scores.empty()) return;
-    std::vector<analysis::PublishedScore> scores = published->scores;
-    // A figure has nothing to scroll with.
-    const auto lines = static_cast<std::size_t>(
-        std::max(1.0F, height / (ImGui::GetTextLineHeightWithSpacing() + widgets::em(0.2F)) - 3));
-    const std::size_t all = scores.size();
-    if (context.figure && all > lines) scores.resize(lines);
-    table::Table table{{"place",
-                        "model",
-                        "task",
-                        "length",
-                        "method",
-                        "budget",
-                        "metric",
-                        "value",
-                        {"doubt", "why it may be wrong"}},
-                       {}};
-    for (const analysis::PublishedScore& score : scores)
-      table.rows.push_back({score.place, score.model, score.task, score.length, score.method,
-                            score.budget, score.metric, score.value, score.doubt});
+    if (!published || published->doubts.empty()) return;
+    const std::size_t all = published->table.rows.size();
+    table::Table cut;  // a figure has nothing to scroll with
+    if (context.figure) {
+      const float line = ImGui::GetTextLineHeightWithSpacing() + widgets::em(0.2F);
+      cut = published->table;
+      cut.rows.resize(std::min(all, static_cast<std::size_t>(std::max(1.0F, height / line - 3))));
+    }
+    const table::Table& table = context.figure ? cut : published->table;
     widgets::TableLook look{{1, 2.6F, 2, 0.9F, 1.8F, 1.4F, 1.8F, 1, 4}};
-    look.size = {0, std::max(height - ImGui::GetTextLineHeightWithSpacing(), widgets::em(6))};
     look.flags |= ImGuiTableFlags_RowBg;
-    if (!context.figure) look.flags |= ImGuiTableFlags_ScrollY;
+    if (!context.figure) {
+      look.flags |= ImGuiTableFlags_ScrollY;
+      look.size = {0, std::max(height - ImGui::GetTextLineHeightWithSpacing(), widgets::em(6))};
+    }
     look.ink = [&](std::size_t row, std::size_t) {
-      return scores[row].doubt.empty() ? context.palette.text : context.palette.warning;
+      return published->doubts[row] ? context.palette.warning : context.palette.text;
     };
     look.pointer = &context.workspace.pointer;
     widgets::table_ui(context.palette, "##published", table, look);
-    if (scores.size() < all)
-      widgets::text_colored(context.palette.muted,
-                            fmt::format("and {} more", format_count(std::ssize(published->scores) -
-                                                                    std::ssize(scores))));
+    if (table.rows.size() < all)
+      widgets::text_colored(
+          context.palette.muted,
+          fmt::format("and {} more",
+                      format_count(static_cast<std::int64_t>(all - table.rows.size()))));
   }
 
   // What the two lines of a cell say.

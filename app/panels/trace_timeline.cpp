@@ -119,7 +119,9 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
   if (place.info().num_tokens == 0) return;
   std::vector<const Fact*> spans;
   for (const Fact& fact : answer.facts)
-    if (fact.span && spans.size() < kMostSpans) spans.push_back(&fact);
+    if (fact.span) spans.push_back(&fact);
+  const std::size_t all = spans.size();
+  spans.resize(std::min(all, kMostSpans));
   if (tokens_ != place.info().num_tokens) x_ = {0.0, 1.0 * place.info().num_tokens};
   tokens_ = place.info().num_tokens;
   if (!ImPlot::BeginAlignedPlots("##timeline", true)) return;
@@ -128,6 +130,11 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
   rows_ui(context, place, spans, context.figure || !timed);
   if (timed) seconds_ui(context, place, answer.chunk_seconds);
   ImPlot::EndAlignedPlots();
+  if (spans.size() < all)
+    widgets::text_wrapped(context.palette.muted,
+                          fmt::format("Drawn are the first {} of {} spans; the span picker above "
+                                      "and export --csv have all.",
+                                      spans.size(), all));
 }
 
 void TraceTimeline::set_up_tokens(const state::Place& place, const char* label) {

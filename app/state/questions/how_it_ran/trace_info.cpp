@@ -58,7 +58,7 @@ std::string quote_of(const trace::TokenSpan& span, const OpenTrace& trace) {
   return fmt::format("\u201C{}{}\u201D", printable(text), end < span.end ? "\u2026" : "");
 }
 
-// "0.29 s for the first, 0.52 s for the slowest (chunk 15)"; empty where no time is known.
+// "0.29 s for chunk 0, 0.52 s for the slowest (chunk 15)", of prefill; empty where no time is known.
 std::string text_of_times(const std::vector<float>& seconds, const trace::TraceInfo& info) {
   std::optional<std::size_t> first, slowest;
   for (std::size_t c = 0; c < seconds.size(); ++c) {

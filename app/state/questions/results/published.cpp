@@ -4,7 +4,6 @@
 #include "core/base/paths.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -25,24 +24,23 @@ bool is_of(const std::string& method, const std::string& id) {
 
 }  // namespace
 
-std::string PublishedQuestion::key() const {
-  return fmt::format("{}|{}|{}", paper, fmt::join(methods, ","), fmt::join(tasks, ","));
-}
-
 PublishedQuestion::Answer PublishedQuestion::work(Steps& /*steps*/) const {
   const analysis::Paper& source = analysis::paper_named(paper);
+  std::set<std::string> ids = {"dense"}, families;
+  for (const std::string& method : methods) ids.insert(id_of(method));
+  for (const trace::ResultSample& sample : results->file.samples)
+    families.insert(analysis::task_family(sample.task));
   std::vector<PublishedScore> scores =
       analysis::read_published(paths::share_dir() / "papers" / (paper + ".csv"));
   std::erase_if(scores, [&](const PublishedScore& score) {
-    return !analysis::is_of_answers(score) ||
-           std::ranges::none_of(methods,
-                                [&](const std::string& id) { return is_of(score.method, id); });
+    return !analysis::is_of_answers(score) || std::ranges::none_of(ids, [&](const std::string& id) {
+      return is_of(score.method, id);
+    });
   });
   if (scores.empty())
     return {{},
+            {},
             fmt::format("{} ({}) prints no scores of these methods.", source.title, source.source)};
-  std::set<std::string> families;
-  for (const std::string& task : tasks) families.insert(analysis::task_family(task));
   std::vector<PublishedScore> same;
   for (const PublishedScore& score : scores)
     if (families.contains(analysis::task_family(score.task))) same.push_back(score);
@@ -52,27 +50,34 @@ PublishedQuestion::Answer PublishedQuestion::work(Steps& /*steps*/) const {
     words += " None is of these tasks: all tasks are listed.";
   else
     scores = std::move(same);
-  return {std::move(scores), std::move(words)};
+  Answer answer{{{"place",
+                  "model",
+                  "task",
+                  "length",
+                  "method",
+                  "budget",
+                  "metric",
+                  "value",
+                  {"doubt", "why it may be wrong"}},
+                 {}},
+                {},
+                std::move(words)};
+  for (const PublishedScore& s : scores) {
+    answer.table.rows.push_back(
+        {s.place, s.model, s.task, s.length, s.method, s.budget, s.metric, s.value, s.doubt});
+    answer.doubts.push_back(!s.doubt.empty());
+  }
+  return answer;
 }
 
 std::uint64_t PublishedQuestion::bytes(const Answer& answer) {
-  std::uint64_t sum = sizeof(answer) + answer.words.size();
-  for (const PublishedScore& score : answer.scores) sum += sizeof(score) + score.doubt.size();
-  return sum;
+  constexpr std::uint64_t kRow = 9 * sizeof(Cell);
+  return sizeof(answer) + answer.words.size() + kRow * answer.table.rows.size();
 }
 
 PublishedQuestion published_question(const Workspace& workspace) {
-  PublishedQuestion question;
-  const OfResults shown = of_results(workspace);
   const std::string& paper = workspace.option("task_scores", "published");
-  if (!shown.results || paper == kNone) return question;
-  question.paper = paper;
-  std::set<std::string> methods = {"dense"}, tasks;
-  for (const std::string& method : shown.methods) methods.insert(id_of(method));
-  for (const trace::ResultSample& sample : shown.results->file.samples) tasks.insert(sample.task);
-  question.methods.assign(methods.begin(), methods.end());
-  question.tasks.assign(tasks.begin(), tasks.end());
-  return question;
+  return {of_results(workspace), paper == kNone ? "" : paper};
 }
 
 std::vector<std::string> published_choices() {

@@ -9,20 +9,20 @@
 
 namespace kvloupe::state {
 
-struct PublishedQuestion {
+struct PublishedQuestion : OfResults {
   static constexpr const char* kName = "published";
-  static constexpr Lane kLane = Lane::TraceIo;
-  std::string paper;                 // its id; empty: none
-  std::vector<std::string> methods;  // ids of which scores are wanted, and of their variants
-  std::vector<std::string> tasks;    // of the evaluation
+  std::string paper = {};  // its id; empty: none
   struct Answer {
-    std::vector<analysis::PublishedScore> scores;
-    std::string words;  // what the scores are of, or why there is none: one sentence or two
+    Table table;               // a score a row, the doubt last
+    std::vector<bool> doubts;  // by row
+    std::string words;         // what the scores are of, or why there is none: one sentence or two
   };
 
-  std::string key() const;
+  std::string key() const { return OfResults::key(paper); }
   std::string title() const { return "Reading what the paper prints"; }
-  std::string obstacle() const { return paper.empty() ? "No paper is chosen" : ""; }
+  std::string obstacle() const {
+    return paper.empty() ? "No paper is chosen" : OfResults::obstacle();
+  }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
