@@ -1,6 +1,6 @@
 # The functions with which folders declare what they build. Sources are listed by name, one a line.
 #
-# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH] [UNITY]
+# kvloupe_add_module(NAME kvloupe_trace SOURCES a.cpp b.cpp [PUBLIC lib...] [PRIVATE lib...] [TORCH_PCH] [UNITY] [LIGHT]
 #                    [PRECOMPILED <fmt/format.h> "app/x.h"...])
 #   A static library. PUBLIC for what its headers include, PRIVATE for the rest (HDF5, Torch, ImGui are never PUBLIC).
 #   TORCH_PCH precompiles <ATen/ATen.h> for it (needs kvloupe::torch in PRIVATE).
@@ -8,6 +8,7 @@
 #   clang-tidy, which reads files without them, finds what is missing.
 #   UNITY compiles eight files at a time, so that their headers are parsed once: a quarter of the time. Names in their
 #   anonymous namespaces must differ then.
+#   LIGHT is for what computes nothing that somebody waits for: see kvloupe_light().
 #   Without sources it is an INTERFACE library, so that a folder may start empty.
 #   Note: the linker takes from a static library only the objects that somebody refers to. An object that acts through
 #   a static initialiser alone (TORCH_LIBRARY) needs a function in it that somebody calls.
@@ -65,8 +66,13 @@ function(kvloupe_unity target)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage$<SEMICOLON>-Wno-maybe-uninitialized>)
 endfunction()
 
+# Words, widgets and command lines: compiled with a short optimiser, which saves a third of their time.
+function(kvloupe_light target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 function(kvloupe_add_module)
-  cmake_parse_arguments(arg "TORCH_PCH;UNITY" "NAME" "SOURCES;PUBLIC;PRIVATE;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_PCH;UNITY;LIGHT" "NAME" "SOURCES;PUBLIC;PRIVATE;PRECOMPILED" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "kvloupe_add_module(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -79,6 +85,9 @@ function(kvloupe_add_module)
   target_link_libraries(${arg_NAME} PUBLIC kvloupe_options ${arg_PUBLIC} PRIVATE kvloupe_warnings ${arg_PRIVATE})
   if(arg_UNITY)
     kvloupe_unity(${arg_NAME})
+  endif()
+  if(arg_LIGHT)
+    kvloupe_light(${arg_NAME})
   endif()
   if(arg_TORCH_PCH)
     kvloupe_torch_pch(${arg_NAME})

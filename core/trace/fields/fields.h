@@ -109,7 +109,6 @@ std::uint64_t bytes_of(Element element, DType dtype);
 // The element whose values a program has as T.
 template <typename T>
 constexpr Element element_of() {
-  if constexpr (std::is_same_v<T, std::uint8_t>) return Element::UInt8;
   if constexpr (std::is_same_v<T, std::int32_t>) return Element::Int32;
   if constexpr (std::is_same_v<T, float>) return Element::Float32;
 }

@@ -25,7 +25,7 @@ enum class Part : std::uint8_t {
   Lanes,
   Blocks,
   BlockTables,
-  Given,  // NaN where nobody writes it
+  Given,  // what the caller writes by itself
 };
 
 class StoredParts {
