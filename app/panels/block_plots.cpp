@@ -145,6 +145,28 @@ void marks_ui(DrawContext& context, const BlockReport& r, const Layout& layout) 
   ImPlot::PopPlotClipRect();
 }
 
+// Where the watched span is kept: the cells that decide about it.
+void watched_ui(DrawContext& context, const Tables& result, const Layout& layout) {
+  const auto span = state::watched_span(result.question.place);
+  if (!span) return;
+  const BlockReport& r = result->report;
+  ImDrawList* draw = ImPlot::GetPlotDrawList();
+  ImPlot::PushPlotClipRect();
+  for (const StagePlace& place : layout.places)
+    for (std::int64_t row = 0; row < place.stage->rows; ++row)
+      for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block) {
+        if (r.grid.key_end(block) <= span->begin || r.grid.key_begin(block) >= span->end) continue;
+        if (place.stage->at(r, row, block) == BlockState::Dropped) continue;
+        const double top = place.begin + static_cast<double>(row) * place.row_height;
+        const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(block), top);
+        const ImVec2 to =
+            ImPlot::PlotToPixels(static_cast<double>(block) + 1, top + place.row_height);
+        if (to.x - from.x < 4 || to.y - from.y < 4) continue;
+        draw->AddRect(from, to, context.palette.text, 0, 0, std::max(1.5F, widgets::em(0.14F)));
+      }
+  ImPlot::PopPlotClipRect();
+}
+
 void point_at(DrawContext& context, const Tables& result, const Layout& layout,
               const MapPlotHit& hit) {
   const StagePlace* place = layout.at(hit.row);
@@ -312,6 +334,7 @@ void BlockPlots::draw(DrawContext& context, const Tables& result) {
     for (const StagePlace& place : layout.places)
       middles.push_back(ImPlot::PlotToPixels(0.0, (place.begin + place.end()) / 2).y);
     marks_ui(context, report, layout);
+    watched_ui(context, result, layout);
     span_marks_ui(context, result.question.place, true,
                   static_cast<double>(report.grid.block_size));
   });

@@ -156,13 +156,13 @@ class MethodComparePanel final : public Panel {
                                     : format_count(std::llround(*value));
   }
 
-  // In a window too narrow for all columns what is the same in every row is said once, above.
+  // In the window what is the same in every row is said once, above: beside the finding where it has room.
   static std::vector<CompareColumn> shown_columns(DrawContext& context, const Comparison& result,
-                                                  const CompareOrder& order) {
+                                                  const CompareOrder& order, bool found) {
     const float room = ImGui::GetContentRegionAvail().x;
     const auto columns = columns_of(context, room);
     std::vector<CompareColumn> shown(columns.begin(), columns.end());
-    if (context.figure || room >= widgets::em(kWidth) || result->rows.size() < 2) return shown;
+    if (context.figure || result->rows.size() < 2) return shown;
     const trace::Phase phase = phase_of(result);
     std::string said;
     std::erase_if(shown, [&](const CompareColumn& column) {
@@ -174,7 +174,10 @@ class MethodComparePanel final : public Panel {
       if (same) said += fmt::format("{}{} {}", said.empty() ? "" : ", ", column.title, text);
       return same;
     });
-    if (!said.empty()) widgets::text_wrapped(context.palette.muted, "In every row: " + said + ".");
+    if (said.empty()) return shown;
+    said = "In every row: " + said + ".";
+    if (found) beside_ui(widgets::em(1.2F), ImGui::CalcTextSize(said.c_str()).x);
+    widgets::text_wrapped(context.palette.muted, said);
     return shown;
   }
 
@@ -183,19 +186,20 @@ class MethodComparePanel final : public Panel {
   }
 
   // Which method keeps most of the watched keys, and how it stands by recall: the two need not agree.
-  static void finding_ui(DrawContext& context, const Comparison& result,
+  static bool finding_ui(DrawContext& context, const Comparison& result,
                          const std::vector<std::string>& labels) {
     const std::string text = state::finding_of(result.question, *result, labels);
     if (!text.empty()) headline_ui(context, text);
+    return !text.empty();
   }
 
   static void table_ui(DrawContext& context, const Comparison& result) {
     std::vector<state::MethodChoice> methods;
     for (const Row& row : result->rows) methods.push_back(row.method);
     const std::vector<std::string> labels = state::labels_of(context.workspace, methods);
-    finding_ui(context, result, labels);
+    const bool found = finding_ui(context, result, labels);
     const CompareOrder order = state::compare_order(context.workspace);
-    const std::vector<CompareColumn> columns = shown_columns(context, result, order);
+    const std::vector<CompareColumn> columns = shown_columns(context, result, order, found);
     if (const std::size_t all = state::compare_columns().size();
         context.figure && columns.size() < all)
       widgets::text_colored(
@@ -211,11 +215,14 @@ class MethodComparePanel final : public Panel {
     if (!context.figure) {
       flags |= ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
       const ImVec2 room = ImGui::GetContentRegionAvail();
-      width = std::max(room.x, widgets::em(kWidth * weight_of(columns)));
-      // As high as its rows: its scroll bar is below them.
+      // As high as its rows and its scroll bar below them, with room for the other one beside them.
       const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
-      outer.y = std::min(
-          room.y, line * static_cast<float>(sorted.size() + 1) + ImGui::GetStyle().ScrollbarSize);
+      const float rows = line * static_cast<float>(sorted.size() + 1),
+                  bar = ImGui::GetStyle().ScrollbarSize;
+      const float beside = rows > room.y ? bar : 0,
+                  least = widgets::em(kWidth * weight_of(columns));
+      width = std::max(room.x - beside, least);
+      outer.y = std::min(room.y, rows + (least > room.x - beside ? bar : 2));
     }
     if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, outer, width))
       return;
@@ -318,7 +325,7 @@ class MethodComparePanel final : public Panel {
             ImGuiTableBgTarget_RowBg1,
             widgets::with_alpha(widgets::color_of_slot(context.palette, slot), 0.10F));
     ImGui::TableNextColumn();
-    method_ui(context, result, row, label, columns.size() == state::compare_columns().size());
+    method_ui(context, result, row, label);
     if (!row.unavailable.empty()) {
       reason_ui(context, row);
       return;
@@ -343,7 +350,7 @@ class MethodComparePanel final : public Panel {
   }
 
   static void method_ui(DrawContext& context, const Comparison& result, const Row& row,
-                        const std::string& label, bool tags) {
+                        const std::string& label) {
     const bool can_show = row.unavailable.empty();
     for (const Slot slot : state::kSlots) {
       if (context.figure)
@@ -368,7 +375,7 @@ class MethodComparePanel final : public Panel {
     if (!can_show) return;
     // The name comes first: a tag that has no room is left out, but for what warns.
     const auto tag = [&](ImU32 color, const char* text) {
-      if (color == context.palette.muted && (!tags || left < widgets::em(4.5F))) return;
+      if (color == context.palette.muted && left < widgets::em(4.5F)) return;
       ImGui::SameLine(0, widgets::em(0.6F));
       const widgets::FontScope small(widgets::Type::Caption);
       widgets::text_colored(color, text);

@@ -33,7 +33,7 @@ class NeedleGridPanel final : public ResultsPanel {
       return;
     }
     headline_ui(context, result->finding);
-    widgets::color_scale_ui(context.palette, widgets::sequential_color, "0", "1", "mean score",
+    widgets::color_scale_ui(context.palette, widgets::score_color, "0", "1", "mean score",
                             widgets::em(8));
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float samples = samples_height(context, kView, room.y);

@@ -21,9 +21,6 @@ ImU32 rising(const widgets::Palette& palette, double t) {
 ImU32 falling(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, 1 - t);
 }
-ImU32 spread(const widgets::Palette& palette, double t) {
-  return widgets::sequential_color(palette, 0.08 + 0.92 * t);
-}
 
 void number_in(ImDrawList* draw, double value, ImU32 color, ImVec2 from, ImVec2 to) {
   if (std::isnan(value)) return;
@@ -45,7 +42,7 @@ bool is_here(const state::Workspace& workspace, const Overview& result, int laye
 }  // namespace
 
 Coloring::Coloring(const NumberInfo& info, state::OverviewScale::Range ends)
-    : color(info.better == replay::Better::Neither ? spread
+    : color(info.better == replay::Better::Neither ? widgets::score_color
             : info.higher_is_better()              ? rising
                                                    : falling),
       range(ends) {}

@@ -37,10 +37,13 @@ struct Decades {
 // of the watched keys on its outer side. In pixels below the foot of the bars.
 struct Lanes {
   std::size_t methods = 1;
+  float plot = 0;  // height of the plot
 
   bool any() const { return methods > 1; }
   static float mark() { return widgets::em(0.65F); }
-  static float height() { return widgets::em(0.9F); }
+  float height() const {
+    return std::clamp((plot - widgets::em(5)) * 0.2F, widgets::em(0.9F), widgets::em(2.2F));
+  }
   float room() const { return any() ? 2 * mark() + 2 * height() + 3 * gap() : 0; }
   float top(std::size_t method) const {
     return mark() + gap() + static_cast<float>(method) * (height() + gap());
@@ -102,7 +105,7 @@ void draw_lane(DrawContext& context, const RankedKeys& ranked, std::size_t metho
   const Span span = state::watched_span(ranked.place);
   const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
   const float top = ImPlot::PlotToPixels(0, 0).y + lanes.top(method);
-  const float bottom = top + Lanes::height(), gap = widgets::em(0.1F);
+  const float bottom = top + lanes.height(), gap = widgets::em(0.1F);
   const Ranks ranks = ranks_in_view(keys.size());
   for (std::size_t i = ranks.first; i < ranks.last; ++i) {
     const KeyRank& key = keys[i];
@@ -172,7 +175,7 @@ void cut_ui(DrawContext& context, const std::vector<RankedKeys>& methods, const 
     const float x = ImPlot::PlotToPixels(static_cast<double>(kept) + 0.5, 0).x;
     draw->AddLine({x, at.y}, {x, foot}, context.palette.muted, 1.0F);
     if (lanes.any())
-      draw->AddLine({x, foot + lanes.top(m)}, {x, foot + lanes.top(m) + Lanes::height()},
+      draw->AddLine({x, foot + lanes.top(m)}, {x, foot + lanes.top(m) + lanes.height()},
                     context.palette.text, 1.0F);
     if (m > 0 && !differ) continue;
     const std::string text =
@@ -222,7 +225,7 @@ void axis_ticks(const Decades& decades, const Lanes& lanes, double units_per_pix
     names.push_back(fmt::format("{:g} %", 100 * share));
   }
   for (std::size_t m = 0; lanes.any() && m < lanes.methods; ++m) {
-    at.push_back(-units_per_pixel * double{lanes.top(m) + Lanes::height() / 2});
+    at.push_back(-units_per_pixel * double{lanes.top(m) + lanes.height() / 2});
     names.push_back(letter_of_method(m));
   }
   std::vector<const char*> words;
@@ -279,7 +282,7 @@ void RankBars::draw(DrawContext& context, const std::vector<RankedKeys>& methods
                     context.figure ? context.least_plot : least_plot_height());
   const double bottom = ends.bottom(std::max(ends.shown, ranks_.Max));
   const Decades decades{bottom, ends.above(bottom)};
-  const Lanes lanes{methods.size()};
+  const Lanes lanes{methods.size(), size.y};
   // Without the axis and its name below.
   const double height = std::max(double{size.y - widgets::em(3.5F) - lanes.room()}, 1.0);
   const double units_per_pixel = decades.length() / height;

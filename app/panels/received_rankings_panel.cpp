@@ -32,13 +32,12 @@ struct Strip {
   double begin, end;
 };
 enum StripIndex { kByMean, kByMax, kKinds, kSelected };
-constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.45, 1.45},
-                                        {"rank by maximum", 1.95, 2.95},
-                                        {"global, query-specific", 3.45, 4.05},
-                                        {"selected", 4.55, 5.15}}};
-constexpr double kStripsHeight = 5.4;
-// So many em high their gaps hold the titles, and no title lies on a strip.
-constexpr float kStripsWithTitles = 11.5F;
+// A row each, with a gap to the next.
+constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.08, 0.92},
+                                        {"rank by maximum", 1.08, 1.92},
+                                        {"kind", 2.18, 2.82},
+                                        {"selected", 3.18, 3.82}}};
+constexpr float kLeastStrips = 9, kLeastScatter = 12.5F;  // em, with their axes
 
 struct WindowChoice {
   int window;
@@ -164,8 +163,8 @@ class ReceivedRankingsPanel final : public Panel {
     // strips stand alone.
     ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.5F);
-    const float least = widgets::em(context.figure ? 9 : kStripsWithTitles);
-    if (!context.figure) room.y = std::max(room.y, least + gap + widgets::em(14));
+    const float least = widgets::em(kLeastStrips);
+    if (!context.figure) room.y = std::max(room.y, least + gap + widgets::em(kLeastScatter));
     const float strips = std::max(least, room.y * (context.figure ? 0.5F : 0.4F));
     const bool both = room.y - strips - gap >= widgets::em(7);
     strips_ui(context, picture, {room.x, both ? strips : std::max(widgets::em(9), room.y)});
@@ -283,50 +282,32 @@ class ReceivedRankingsPanel final : public Panel {
 
   void strips_ui(DrawContext& context, const Picture& picture, ImVec2 size) {
     const auto keys = static_cast<double>(picture.rankings().num_keys());
-    if (num_keys_ != keys) {
+    std::vector<std::string> names;
+    for (const Strip& strip : kStrips) names.emplace_back(strip.title);
+    if (!picture.has_selection()) names.pop_back();
+    const auto strips = static_cast<double>(names.size());
+    if (num_keys_ != keys || y_range_.Max > strips) {
       num_keys_ = keys;
       x_range_ = {0, keys};
-      y_range_ = {0, kStripsHeight};
+      y_range_ = {0, strips};
     }
     MapPlotSpec spec;
     spec.id = "##received";
     spec.x_label = "key (token position)";
-    spec.rows = kStripsHeight;
+    spec.rows = strips;
     spec.cols = keys;
     spec.size = size;
-    spec.show_y_ticks = false;
+    spec.row_ticks = true;
+    spec.row_names = &names;
     spec.content_key = picture.ranked.key + (picture.chosen ? "|" + picture.chosen.key : "");
     spec.fill = [&](const widgets::MapWindow& window, std::vector<ImU32>& pixels) {
       fill_strips(context.palette, picture, window, pixels);
     };
     spec.x_range = &x_range_;
     spec.y_range = &y_range_;
-    const auto hit = map_plot_ui(context, spec, texture_, [&] {
-      titles_ui(context, picture);
-      span_marks_ui(context, picture.place(), true);
-    });
+    const auto hit = map_plot_ui(context, spec, texture_,
+                                 [&] { span_marks_ui(context, picture.place(), true); });
     if (hit) point_at(context, picture, static_cast<std::int32_t>(hit->col), hit->clicked);
-  }
-
-  static void titles_ui(DrawContext& context, const Picture& picture) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const double left = ImPlot::GetPlotLimits().X.Min;
-    const widgets::FontScope small(widgets::Type::Caption);
-    ImPlot::PushPlotClipRect();
-    for (std::size_t i = 0; i < kStrips.size(); ++i) {
-      if (i == kSelected && !picture.has_selection()) continue;
-      // Above its strip, or on it where the gap is lower than a line.
-      const float gap_top = ImPlot::PlotToPixels(left, i == 0 ? 0 : kStrips[i - 1].end).y;
-      const ImVec2 corner = ImPlot::PlotToPixels(left, kStrips[i].begin);
-      const ImVec2 size = ImGui::CalcTextSize(kStrips[i].title);
-      const ImVec2 at(corner.x + widgets::em(0.3F), std::max(gap_top, corner.y - size.y));
-      if (at.y + size.y > corner.y + 1)
-        draw->AddRectFilled({corner.x, corner.y},
-                            {at.x + size.x + widgets::em(0.3F), at.y + size.y},
-                            widgets::with_alpha(context.palette.panel, 0.8F));
-      draw->AddText(at, context.palette.muted, kStrips[i].title);
-    }
-    ImPlot::PopPlotClipRect();
   }
 
   static void point_at(DrawContext& context, const Picture& picture, std::int32_t key,

@@ -49,7 +49,7 @@ void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& ce
   const bool known = !std::isnan(cell.tone);
   const ImU32 color = !known         ? p.raised
                       : map.diverges ? widgets::diverging_color(p, cell.tone)
-                                     : widgets::sequential_color(p, cell.tone);
+                                     : widgets::score_color(p, cell.tone);
   draw->AddRectFilled(from, to, color, widgets::em(0.15F));
   if (known) draw->AddRect(from, to, p.line, widgets::em(0.15F));
   const ImU32 ink = known ? widgets::ink_on(color) : p.muted;

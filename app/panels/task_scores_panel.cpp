@@ -71,14 +71,23 @@ class TaskScoresPanel final : public ResultsPanel {
       cut.rows.resize(std::min(all, static_cast<std::size_t>(std::max(1.0F, height / line - 3))));
     }
     const table::Table& table = context.figure ? cut : published->table;
-    widgets::TableLook look{{1, 2.6F, 2, 0.9F, 1.8F, 1.4F, 1.8F, 1, 4}};
+    const std::size_t columns = table.columns.size();
+    widgets::TableLook look{{1, 2.6F}};
+    look.weights.resize(columns, 1.3F);
     look.flags |= ImGuiTableFlags_RowBg;
     if (!context.figure) {
       look.flags |= ImGuiTableFlags_ScrollY;
       look.size = {0, std::max(height - ImGui::GetTextLineHeightWithSpacing(), widgets::em(6))};
     }
-    look.ink = [&](std::size_t row, std::size_t) {
-      return published->doubts[row] ? context.palette.warning : context.palette.text;
+    look.draw = [&](std::size_t row, std::size_t column) {
+      const std::string& doubt = published->doubts[row * columns + column];
+      if (doubt.empty()) return false;
+      widgets::text_colored(
+          context.palette.warning,
+          printable(table::words_of(table.rows[row][column], table.columns[column])));
+      if (!context.figure && ImGui::IsItemHovered())
+        widgets::tooltip({{"This number may be wrong:", context.palette.warning}, {doubt}});
+      return true;
     };
     look.pointer = &context.workspace.pointer;
     widgets::table_ui(context.palette, "##published", table, look);
@@ -110,7 +119,7 @@ class TaskScoresPanel final : public ResultsPanel {
       widgets::color_scale_ui(context.palette, widgets::diverging_color, "-1", "+1",
                               "score less that of " + other, widgets::em(8));
     else
-      widgets::color_scale_ui(context.palette, widgets::sequential_color, "0", "1",
+      widgets::color_scale_ui(context.palette, widgets::score_color, "0", "1",
                               value == "relative" ? "score by that of " + other : "mean score",
                               widgets::em(8));
   }

@@ -19,10 +19,14 @@ class TraceInfoPanel final : public Panel {
     widgets::figure_head_ui(context.palette, context.figure, "Trace", "", place.trace->name,
                             trace_chips(context, place));
     if (!ready_ui(context, result, "Reading the trace")) return;
-    headline_ui(context, state::trace_finding(context.workspace.place().info()));
-    tables_ui(context, result->facts);
+    headline_ui(context,
+                state::trace_finding(context.workspace.place().info(), result->chunk_seconds));
+    // A figure has nothing to scroll with: its plots take what the tables leave.
+    if (context.figure) tables_ui(context, result->facts);
     ImGui::Dummy({0, widgets::em(0.4F)});
     timeline_.draw(context, context.workspace.place(), *result);
+    ImGui::Dummy({0, widgets::em(0.4F)});
+    if (!context.figure) tables_ui(context, result->facts);
   }
 
  private:
@@ -31,7 +35,7 @@ class TraceInfoPanel final : public Panel {
     std::vector<const Fact*> plain, runs;
     for (const Fact& fact : facts) {
       if (fact.run) runs.push_back(&fact);
-      if (!fact.run && !fact.span) plain.push_back(&fact);
+      if (!fact.run && !fact.span && !fact.said) plain.push_back(&fact);
     }
     const float room = ImGui::GetContentRegionAvail().x;
     const bool beside = room >= widgets::em(60) && !runs.empty();

@@ -137,8 +137,10 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
                                       spans.size(), all));
 }
 
-void TraceTimeline::set_up_tokens(const state::Place& place, const char* label) {
-  ImPlot::SetupAxis(ImAxis_X1, label, ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoTickMarks);
+void TraceTimeline::set_up_tokens(const state::Place& place, const char* label, bool ticks) {
+  ImPlot::SetupAxis(ImAxis_X1, label,
+                    ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoTickMarks |
+                        (ticks ? 0 : ImPlotAxisFlags_NoTickLabels));
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
   ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, place.info().num_tokens);
   ImPlot::SetupAxisLinks(ImAxis_X1, &x_.Min, &x_.Max);
@@ -156,11 +158,11 @@ void TraceTimeline::rows_ui(DrawContext& context, const state::Place& place,
     labels.push_back(name.c_str());
   }
   const auto rows = static_cast<double>(names.size());
-  const float axis = (last ? 2 : 1) * ImGui::GetTextLineHeight() + widgets::em(1.2F);
+  const float axis = (last ? 2 * ImGui::GetTextLineHeight() : 0) + widgets::em(1.2F);
   const float height =
       std::max(static_cast<float>(rows) * row_height() + axis, least_plot_height());
   if (!ImPlot::BeginPlot("##rows", {-1, height}, kPlot)) return;
-  set_up_tokens(place, last ? "token" : nullptr);
+  set_up_tokens(place, last ? "token" : nullptr, last);
   ImPlot::SetupAxis(ImAxis_Y1, nullptr,
                     ImPlotAxisFlags_Invert | ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock |
                         ImPlotAxisFlags_NoTickMarks);
@@ -185,9 +187,13 @@ void TraceTimeline::seconds_ui(DrawContext& context, const state::Place& place,
   // A figure has nothing to scroll with, and the facts above say it in words.
   if (context.figure && ImGui::GetContentRegionAvail().y < widgets::em(11)) return;
   heading_ui(context, "Time by chunk", "seconds, what was recorded beside the model included");
-  const float height = plot_height(context, ImGui::GetContentRegionAvail().y);
-  if (!ImPlot::BeginPlot("##seconds", {-1, std::min(height, widgets::em(14))}, kPlot)) return;
-  set_up_tokens(place, "token");
+  // In the window the facts follow below.
+  const float height =
+      context.figure
+          ? std::min(plot_height(context, ImGui::GetContentRegionAvail().y), widgets::em(14))
+          : std::max(least_plot_height(), widgets::em(11));
+  if (!ImPlot::BeginPlot("##seconds", {-1, height}, kPlot)) return;
+  set_up_tokens(place, "token", true);
   ImPlot::SetupAxis(ImAxis_Y1, "seconds", ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisFormat(ImAxis_Y1, seconds_tick);
   ImPlot::SetupAxisLimits(ImAxis_Y1, 0, longest * 1.1,

@@ -22,7 +22,7 @@ class TraceTimeline {
                const std::vector<const Fact*>& spans, bool last);
   void seconds_ui(DrawContext& context, const state::Place& place,
                   const std::vector<float>& seconds);
-  void set_up_tokens(const state::Place& place, const char* label);
+  void set_up_tokens(const state::Place& place, const char* label, bool ticks);
 
   ImPlotRange x_;
   std::int32_t tokens_ = -1;  // that x_ is for

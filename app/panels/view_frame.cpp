@@ -60,6 +60,15 @@ bool budget_is_a_share(const state::MethodFacts& facts) {
 }
 
 widgets::Chip budget_chip(const state::MethodFacts& facts) {
+  if (!facts.requested_budget && facts.effective_budget)
+    return {fmt::format("{} kept{}, {}", number(*facts.effective_budget),
+                        facts.forced > 0 ? fmt::format(", {} by rule", number(facts.forced)) : "",
+                        format_bytes(facts.bytes)),
+            0,
+            fmt::format("The method has no budget. Kept is the mean number over the chunks that "
+                        "selected, for this row. They take {} of K and V as stored.",
+                        format_bytes(facts.bytes)),
+            number(*facts.effective_budget) + " kept"};
   std::string brief = facts.requested_budget ? number(*facts.requested_budget) : "none";
   std::string text = (budget_is_a_share(facts) ? "mean budget " : "budget ") + brief;
   if (facts.effective_budget) {
@@ -143,7 +152,9 @@ void stand_in_head_ui(DrawContext& context, const std::string& title, const stat
   chips.insert(chips.begin() + 1, more.begin(), more.end());
   widgets::figure_head_ui(context.palette, context.figure, title, method_caption(context, facts),
                           place_caption(place), chips);
-  if (!stand_in.empty()) widgets::text_wrapped(context.palette.warning, stand_in);
+  if (stand_in.empty()) return;
+  widgets::text_wrapped(context.palette.warning, stand_in);
+  if (!context.figure) context.workspace.pointer.explain(facts.choice);
 }
 
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {

@@ -287,6 +287,10 @@ ImU32 sequential_color(const Palette& palette, double t) {
   return palette.kind == ThemeKind::Dark ? along(kSequentialDark, t) : along(kSequentialLight, t);
 }
 
+ImU32 score_color(const Palette& palette, double t) {
+  return sequential_color(palette, 0.08 + 0.92 * t);
+}
+
 ImU32 query_color(const Palette& palette, double t) {
   if (palette.colors == Colors::Gray) return sequential_color(palette, 0.34 + 0.66 * t);
   return palette.kind == ThemeKind::Dark ? along(kQueryDark, t) : along(kQueryLight, t);

@@ -52,6 +52,8 @@ int prominence_of(replay::BlockState state);
 
 // t in [0,1]. Low values fade into the panel, high ones stand out; lightness is monotonic.
 ImU32 sequential_color(const Palette& palette, double t);
+// The same for cells with numbers: the lowest one is still seen.
+ImU32 score_color(const Palette& palette, double t);
 // t in [0,1], of queries that lie among keys: no colour of a fate occurs in it.
 ImU32 query_color(const Palette& palette, double t);
 // t in [0,1]: bad (the colour of a miss) through neutral to good (the colour of a hit).

@@ -78,11 +78,16 @@ TEST(Findings, WhatATraceHolds) {
   info.model.name = "SmolLM2";
   info.num_tokens = 1030;
   info.chunks.resize(6);
-  EXPECT_EQ(trace_finding(info), "SmolLM2 read 1,030 tokens in 6 chunks. No run was recorded.");
+  EXPECT_EQ(trace_finding(info, {}), "SmolLM2 read 1,030 tokens in 6 chunks. No run was recorded.");
   info.runs.resize(1);
   info.chunks[4].phase = info.chunks[5].phase = trace::Phase::Decode;
-  EXPECT_EQ(trace_finding(info),
+  EXPECT_EQ(trace_finding(info, {0.5F}),
             "SmolLM2 read 1,028 tokens in 4 chunks and decoded 2. 1 run of methods is recorded.");
+  // Of prefill alone, and not of a chunk whose time is not known.
+  for (trace::ChunkInfo& chunk : info.chunks) chunk.length = 128;
+  EXPECT_EQ(trace_finding(info, {0.25F, 0.5F, 1, NAN, 9, 9}),
+            "SmolLM2 read 1,028 tokens in 4 chunks (512 a second in chunk 0, 128 in chunk 2) and "
+            "decoded 2. 1 run of methods is recorded.");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Results of an evaluation as the window has them: what is compared, what is said first, and the way to a sample's trace.
 #include "app/state/questions/results/lost_answer.h"
 #include "app/state/questions/results/needle_grid.h"
+#include "app/state/questions/results/published.h"
 #include "app/state/questions/results/task_scores.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
+#include "core/base/paths.h"
 #include "tests/gui/results_steps.h"
 #include "tests/gui/workspace_steps.h"
 
@@ -74,7 +76,41 @@ TEST_F(ResultsState, NeedlesHaveAGridForEachMethod) {
   ASSERT_EQ(answer->grids.size(), 4U);
   EXPECT_EQ(answer->grids[1].scores.at(1, 1).mean, 0);
   EXPECT_EQ(answer->grids[0].scores.at(1, 1).mean, 0.75);
-  EXPECT_THAT(answer->finding, HasSubstr("misses most at 512 tokens, depth"));
+  // In three cells it finds nothing where dense finds all; where dense misses some too it loses less.
+  EXPECT_EQ(answer->finding,
+            "snapkv  64 misses most in 3 of 6 cells: it scores 0 where dense scores 1.");
+  workspace.results.show_methods({"dense", "quoka:budget_tokens=256"});
+  EXPECT_THAT(test::answer(workspace, needle_grid_question(workspace))->finding,
+              HasSubstr("quoka  256 misses most at 512 tokens, depth 50 %: "));
+}
+
+// Needles have lengths, so that a row is a model, a method and a budget: read beside the file itself.
+TEST_F(ResultsState, PublishedScoresOfTheSameTasksStandByLength) {
+  workspace.choose("task_scores", "published", "quoka");
+  const auto answer = test::answer(workspace, published_question(workspace));
+  const Table& table = answer->table;
+  ASSERT_GT(table.columns.size(), 6U);
+  EXPECT_EQ(table.columns[1].id, "model");
+  EXPECT_THAT(answer->words, HasSubstr("As printed, up to 100; the map above goes to 1."));
+  const auto text = [&](std::size_t row, const std::string& id) {
+    return table::exact_text(table.at(row, id));
+  };
+  std::size_t found = 0;
+  for (const analysis::PublishedScore& score :
+       analysis::read_published(paths::share_dir() / "papers" / "quoka.csv")) {
+    if (score.task != "ruler" || score.metric != "accuracy" ||
+        (score.method != "dense" && score.method != "quoka" && score.method != "snapkv"))
+      continue;
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      if (text(row, "place") != score.place || text(row, "model") != score.model ||
+          text(row, "method") != score.method || text(row, "budget") != score.budget)
+        continue;
+      ++found;
+      EXPECT_EQ(text(row, "ruler, " + score.length), score.value) << score.place << score.model;
+    }
+  }
+  EXPECT_GT(found, 20U);
+  EXPECT_EQ(answer->doubts.size(), table.rows.size() * table.columns.size());
 }
 
 TEST_F(ResultsState, ATraceLiesWithItsResults) {

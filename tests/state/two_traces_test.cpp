@@ -354,13 +354,13 @@ TEST_F(TwoTraces, WhatWasSelectedByBothIsThatOfEach) {
   ASSERT_NE(kept[0], kept[1]);
   const auto count = [](int n) { return n == 0 ? "none" : std::to_string(n); };
   const double a = answer->of_a->cell.mass_recall, b = answer->of_b->cell.mass_recall;
-  EXPECT_EQ(
-      state::verdict_of_both(*answer, workspace.place()),
-      fmt::format("Of keys 3 to 39's 37 keys A keeps {}, B {}, {} ({:.3f} and {:.3f}). Keys kept "
-                  "by both: {}.",
-                  count(kept[0]), count(kept[1]),
-                  std::abs(a - b) < 0.02 ? "at nearly the same recall" : "at different recall", a,
-                  b, kept_by_both));
+  EXPECT_EQ(state::verdict_of_both(*answer, workspace.place()),
+            fmt::format("Of keys 3 to 39's 37 keys A keeps {}, B {}, {}. In common: {} keys.",
+                        count(kept[0]), count(kept[1]),
+                        std::abs(a - b) < 0.02
+                            ? fmt::format("at nearly the same recall ({:.3f} and {:.3f})", a, b)
+                            : fmt::format("at recalls of {:.3f} and {:.3f}", a, b),
+                        kept_by_both));
   workspace.cursor.set_keys(3, 4);
   EXPECT_THAT(state::verdict_of_both(*answer, workspace.place()),
               ::testing::MatchesRegex("A (keeps|loses) key 3, B (keeps|loses) it, at .*"));

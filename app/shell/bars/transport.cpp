@@ -71,6 +71,19 @@ struct Piece {
 
 float gap() { return widgets::em(0.5F); }
 
+// One below each place of the grip, so that it is seen to slide.
+void chunk_marks_ui(ImVec2 from, ImVec2 to, int places) {
+  const float each = (to.x - from.x) / static_cast<float>(places);
+  if (each < widgets::em(0.4F)) return;
+  const float high = widgets::em(0.22F);
+  for (int i = 0; i < places; ++i) {
+    const float x = from.x + each * (static_cast<float>(i) + 0.5F);
+    ImGui::GetWindowDrawList()->AddRectFilled({x - each * 0.32F, to.y - high},
+                                              {x + each * 0.32F, to.y},
+                                              ImGui::GetColorU32(ImGuiCol_Text, 0.28F));
+  }
+}
+
 // The first and the last chunk of the phase of the place.
 std::pair<int, int> same_phase(const state::Place& place) {
   const auto& chunks = place.info().chunks;
@@ -205,6 +218,7 @@ void Transport::chunk_ui(state::Workspace& workspace, float width) {
   if (!step && end < last && ImGui::CalcTextSize((words + more).c_str()).x + 2 * inset < free)
     words += more;
   const float x = left ? from.x + inset : to.x - inset - ImGui::CalcTextSize(words.c_str()).x;
+  chunk_marks_ui(from, to, last + 1);
   ImGui::GetWindowDrawList()->AddText({x, from.y + ImGui::GetStyle().FramePadding.y},
                                       ImGui::GetColorU32(ImGuiCol_Text), words.c_str());
 }

@@ -4,6 +4,8 @@
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace kvloupe::shell {
@@ -51,7 +53,8 @@ void method_help_ui(const widgets::Palette& palette, const selection::MethodInfo
 
 void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   if (!workspace.has_trace()) return;
-  const state::MethodChoice& method = workspace.method();
+  const auto& stand_in = workspace.pointer.stand_in();
+  const state::MethodChoice& method = stand_in ? *stand_in : workspace.method();
   if (!method.known())
     return widgets::empty_ui(palette, "Nothing is known of this method but what it kept.");
   {
@@ -62,6 +65,9 @@ void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette
     const widgets::FontScope mono(widgets::Type::Number);
     widgets::text_colored(palette.muted, method.spec->id());
   }
+  if (stand_in)
+    widgets::text_wrapped(palette.warning,
+                          fmt::format("Shown in place of {}.", workspace.method().id()));
   widgets::text_wrapped(palette.text, method.spec->info().summary);
   ImGui::SeparatorText("Parameters");
   parameters_ui(palette, *method.spec);

@@ -73,6 +73,24 @@ std::string text_of_times(const std::vector<float>& seconds, const trace::TraceI
                      *first, seconds[*slowest], *slowest);
 }
 
+// " (579 a second in chunk 0, 309 in chunk 15)"; empty where two chunks of prefill have no times.
+std::string rates_of(const trace::TraceInfo& info, const std::vector<float>& seconds) {
+  std::optional<std::size_t> first, last;
+  for (std::size_t c = 0; c < std::min(seconds.size(), info.chunks.size()); ++c) {
+    if (info.chunks[c].phase != trace::Phase::Prefill || !(seconds[c] > 0) ||
+        !std::isfinite(seconds[c]))
+      continue;
+    if (!first) first = c;
+    last = c;
+  }
+  if (first == last) return "";
+  const auto rate = [&](std::size_t c) {
+    return format_count(std::llround(info.chunks[c].length / seconds[c]));
+  };
+  return fmt::format(" ({} a second in chunk {}, {} in chunk {})", rate(*first), *first,
+                     rate(*last), *last);
+}
+
 }  // namespace
 
 TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
@@ -114,6 +132,10 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
     facts.push_back({fmt::format("run {}", run.id), line_of(run.method, run, *place.trace),
                      std::nullopt, run.id, short_line_of(run, *place.trace)});
   for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
+  for (Fact& fact : facts)
+    fact.said = fact.name == "tokens" || fact.name == "stored as" || fact.name == "time by chunk" ||
+                (fact.name == "the model ran" && info.mode == trace::LoopMode::OpenLoop) ||
+                (fact.name == "complete" && info.complete);
   return {std::move(facts), std::move(seconds)};
 }
 
@@ -130,13 +152,14 @@ ViewInfo trace_info_view() {
       problem_with<question_of>, table);
 }
 
-std::string trace_finding(const trace::TraceInfo& info) {
+std::string trace_finding(const trace::TraceInfo& info, const std::vector<float>& seconds) {
   const auto steps = std::ranges::count_if(
       info.chunks, [](const trace::ChunkInfo& c) { return c.phase == trace::Phase::Decode; });
   const auto chunks = static_cast<std::ptrdiff_t>(info.chunks.size()) - steps;
   std::string text =
       fmt::format("{} read {} tokens in {} chunk{}", readable_name(info.model.name),
                   format_count(info.num_tokens - steps), chunks, chunks == 1 ? "" : "s");
+  text += rates_of(info, seconds);
   if (steps > 0) text += fmt::format(" and decoded {}", steps);
   if (info.runs.empty()) return text + ". No run was recorded.";
   return text +

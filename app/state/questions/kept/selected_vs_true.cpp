@@ -179,14 +179,14 @@ std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const 
   const double a = answer.of_a->cell.mass_recall, b = answer.of_b->cell.mass_recall;
   const auto kept_a = kept_of_span(*answer.of_a, place), kept_b = kept_of_span(*answer.of_b, place);
   const std::string shared =
-      fmt::format(" Keys kept by both: {}.", format_count(kept_by_both(answer)));
+      fmt::format(" In common: {} keys.", format_count(kept_by_both(answer)));
   if (!kept_a || !kept_b)
     return fmt::format("A keeps {} of the attention mass, B {}.{}", share_text(a), share_text(b),
                        shared);
-  return fmt::format(
-      "{}, {} ({:.3f} and {:.3f}).{}", words_of({{"A", *kept_a}, {"B", *kept_b}}),
-      std::abs(a - b) < kNearly ? "at nearly the same recall" : "at different recall", a, b,
-      shared);
+  const std::string recalls =
+      std::abs(a - b) < kNearly ? fmt::format("at nearly the same recall ({:.3f} and {:.3f})", a, b)
+                                : fmt::format("at recalls of {:.3f} and {:.3f}", a, b);
+  return fmt::format("{}, {}.{}", words_of({{"A", *kept_a}, {"B", *kept_b}}), recalls, shared);
 }
 
 KeyVerdict SelectedByBothQuestion::Answer::in_b(std::int32_t position) const {

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -75,39 +77,67 @@ analysis::ScoreTable all_cells(const analysis::ScoreTable& found,
   return table;
 }
 
+double loss_of(const ScoreCell& cell) { return cell.paired > 0 ? -cell.difference : 1 - cell.mean; }
+
+// Where a method loses most, and in how many of its cells just as much.
+struct Loss {
+  const Grid* grid = nullptr;
+  std::size_t at = 0;
+  std::int64_t alike = 0, cells = 0;
+
+  const ScoreCell& cell() const { return grid->scores.cells[at]; }
+  bool is_worse_than(const Loss& other) const {
+    if (other.grid == nullptr) return true;
+    return std::pair(loss_of(cell()), alike) > std::pair(loss_of(other.cell()), other.alike);
+  }
+};
+
+std::optional<Loss> worst_of(const Grid& grid) {
+  Loss worst{&grid};
+  for (std::size_t i = 0; i < grid.scores.cells.size(); ++i) {
+    const ScoreCell& cell = grid.scores.cells[i];
+    if (cell.scored == 0) continue;
+    ++worst.cells;
+    if (loss_of(cell) <= 0) continue;
+    if (worst.alike == 0 || loss_of(cell) > loss_of(worst.cell())) {
+      worst.at = i;
+      worst.alike = 1;
+    } else if (loss_of(cell) == loss_of(worst.cell()) && cell.mean == worst.cell().mean) {
+      ++worst.alike;
+    }
+  }
+  return worst.alike > 0 ? std::optional(worst) : std::nullopt;
+}
+
 // Where a method misses most of what the other one finds; of one method alone, where it misses most.
 std::string finding_of(const NeedleGridQuestion& question, const Answer& answer) {
-  const auto loss = [](const ScoreCell& cell) {
-    return cell.paired > 0 ? -cell.difference : 1 - cell.mean;
-  };
-  const Grid* worst = nullptr;
-  std::size_t at = 0;
+  const std::string& other = question.results->label_of(question.against);
+  Loss worst;
   bool compared = false;
   for (const Grid& grid : answer.grids) compared |= grid.method != question.against;
   for (const Grid& grid : answer.grids) {
     if (compared && grid.method == question.against) continue;
-    for (std::size_t i = 0; i < grid.scores.cells.size(); ++i) {
-      const ScoreCell& cell = grid.scores.cells[i];
-      if (cell.scored == 0 || loss(cell) <= 0) continue;
-      if (worst == nullptr || loss(cell) > loss(worst->scores.cells[at])) {
-        worst = &grid;
-        at = i;
-      }
-    }
+    const auto loss = worst_of(grid);
+    if (loss && loss->is_worse_than(worst)) worst = *loss;
   }
-  if (worst == nullptr)
-    return compared ? fmt::format("Every method finds all that {} finds.",
-                                  question.results->label_of(question.against))
+  if (worst.grid == nullptr)
+    return compared ? fmt::format("Every method finds all that {} finds.", other)
                     : "All needles are found.";
-  const ScoreCell& cell = worst->scores.cells[at];
-  std::string text = fmt::format(
-      "{} misses most at {}, depth {} %: it scores {}", name_of(question, answer, *worst),
-      length_text(answer.lengths[at / answer.depths.size()]),
-      format_shortest(answer.depths[at % answer.depths.size()]), score_text(cell.mean));
+  const ScoreCell& cell = worst.cell();
+  const std::string where =
+      worst.alike == 1
+          ? fmt::format(" at {}, depth {} %",
+                        length_text(answer.lengths[worst.at / answer.depths.size()]),
+                        format_shortest(answer.depths[worst.at % answer.depths.size()]))
+      : worst.alike == worst.cells ? fmt::format(" in all {} cells", worst.cells)
+                                   : fmt::format(" in {} of {} cells", worst.alike, worst.cells);
+  std::string text =
+      fmt::format("{} misses most{}: it scores {}", name_of(question, answer, *worst.grid), where,
+                  score_text(cell.mean));
   if (cell.paired > 0)
-    text += fmt::format(" where {} scores {}", question.results->label_of(question.against),
-                        score_text(cell.mean - cell.difference));
-  return text + fmt::format(" ({}).", words_of_samples(cell.scored));
+    text += fmt::format(" where {} scores {}", other, score_text(cell.mean - cell.difference));
+  return text + (worst.alike == 1 ? fmt::format(" ({}).", words_of_samples(cell.scored))
+                                  : std::string("."));
 }
 
 }  // namespace

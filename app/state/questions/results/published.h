@@ -13,9 +13,11 @@ struct PublishedQuestion : OfResults {
   static constexpr const char* kName = "published";
   std::string paper = {};  // its id; empty: none
   struct Answer {
-    Table table;               // a score a row, the doubt last
-    std::vector<bool> doubts;  // by row
-    std::string words;         // what the scores are of, or why there is none: one sentence or two
+    // A row a model, method and budget, and a column a task and length; of too many of these a row a score.
+    Table table;
+    std::vector<std::string> doubts =
+        {};                  // why a cell may be wrong, [rows][columns]; empty: it seems right
+    std::string words = {};  // what the scores are of, or why there is none: a few sentences
   };
 
   std::string key() const { return OfResults::key(paper); }
