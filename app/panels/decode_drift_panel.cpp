@@ -210,34 +210,47 @@ class DecodeDriftPanel final : public Panel {
                                        context.palette.current, widgets::em(0.1F));
   }
 
+  // What 98 of 100 tokens lose at most: one that comes as a surprise would press the line to the floor.
+  static float most_of(std::vector<float> losses) {
+    std::erase_if(losses, [](float loss) { return !std::isfinite(loss); });
+    if (losses.empty()) return 0;
+    const auto at = losses.begin() + static_cast<std::ptrdiff_t>((losses.size() - 1) * 98 / 100);
+    std::ranges::nth_element(losses, at);
+    return *at;
+  }
+
   void losses_ui(DrawContext& context, const Drifts& result, float below) {
     const float names = widgets::em(0.9F);  // of the spans, above the plot
     const float height = below > 0 ? below - names - ImGui::GetStyle().ItemSpacing.y : below;
     const DecodeDrift& drift = *result;
     const bool two = drift.against_dense();
-    heading_ui(context, "Loss",
-               fmt::format("nat by token{} the last {}", two ? ", mean of" : "; line: mean of",
-                           analysis::kMeanOf));
-    ImGui::Dummy({0, names});
-    const TickRoom room;
-    if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
     double high = 1;
     const auto count = [&](const auto& values) {
       for (const auto value : values)
         if (std::isfinite(value)) high = std::max(high, static_cast<double>(value));
     };
-    if (two) {
-      // Where two lines are compared the dots of single tokens would hide them.
-      count(drift.nll_mean);
+    count(drift.nll_mean);
+    // Where two lines are compared the dots of single tokens would hide them.
+    if (two)
       count(drift.dense_nll_mean);
-    } else {
-      count(drift.nll);
-    }
+    else
+      high = std::max(high, double{most_of(drift.nll)});
+    high *= 1.05;
+    const auto above = std::ranges::count_if(drift.nll, [&](float loss) { return loss > high; });
+    heading_ui(context, "Loss",
+               fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
+                           analysis::kMeanOf,
+                           two || above == 0
+                               ? ""
+                               : fmt::format("; {} above, zoom out to see", format_count(above))));
+    ImGui::Dummy({0, names});
+    const TickRoom room;
+    if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
     ImPlot::SetupAxes(two ? nullptr : "token position",
                       fitting("-log P (nat)", "nat", plot_height(context, height)),
                       two ? kAboveOthers : ImPlotAxisFlags_NoHighlight,
                       ImPlotAxisFlags_NoHighlight);
-    ImPlot::SetupAxesLimits(0, static_cast<double>(drift.nll.size()), 0, 1.05 * high,
+    ImPlot::SetupAxesLimits(0, static_cast<double>(drift.nll.size()), 0, high,
                             loss_fit_.condition(result.key));
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();

@@ -137,33 +137,39 @@ class LatencyPanel final : public Panel {
       if (!context.figure) small.emplace(widgets::Type::Caption);
       widgets::text_wrapped(context.palette.muted, conditions_of(done));
     }
+    if (const std::string warning = warning_of(done); !warning.empty())
+      widgets::text_wrapped(context.palette.warning, warning);
     latency_chart_ui(context, done, ImGui::GetContentRegionAvail().y - below);
   }
 
   // Where and how: once for both, and for each how many rounds count.
   static std::string conditions_of(const std::vector<Timed>& done) {
     const LatencyReport& r = *done.front().latency;
-    std::string text = fmt::format(
-        "{}, {}  \u00B7  layer {}, {}: {} {} after {} {}  \u00B7  medians and quartiles", r.device,
-        r.dtype, r.layer, chunk_name(done.front().latency.question.place.info(), r.chunk),
-        format_count(r.chunk_len), r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
-        r.past_len == 1 ? "key" : "keys");
-    std::string last;
-    for (const Timed& of : done) {
-      std::string rounds = rounds_of(of.latency);
-      if (rounds == last) continue;
-      last = rounds;
-      text += "  \u00B7  ";
-      if (done.size() > 1 && rounds_of(done.back().latency) != rounds_of(done.front().latency))
-        text += fmt::format("{}: ", state::letter_of(of.slot));
-      text += rounds;
-    }
-    return text +
-           fmt::format(
-               ".  dense: its fastest form here ({}), in turns with the method. total: one "
-               "chain, to which its parts need not add up. Line in attend: the floor of this "
-               "machine.",
-               r.dense_variant);
+    std::string rounds = rounds_of(done.front().latency);
+    if (const std::string other = rounds_of(done.back().latency); other != rounds)
+      rounds = fmt::format("A {}, B {}", rounds, other);
+    return fmt::format(
+        "Medians and quartiles: {}. {}, {}. Layer {}, {}: {} {} after {} {}. Dense is its fastest "
+        "form here ({}). Parts need not add up to the total, which is one chain. The line in "
+        "attend: nothing that reads these keys is faster on this machine.",
+        rounds, r.device, r.dtype, r.layer,
+        chunk_name(done.front().latency.question.place.info(), r.chunk), format_count(r.chunk_len),
+        r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
+        r.past_len == 1 ? "key" : "keys", r.dense_variant);
+  }
+
+  // Each method has its own dense attention beside it, so that both were as busy as it was; these should agree.
+  static std::string warning_of(const std::vector<Timed>& done) {
+    if (done.size() < 2) return "";
+    const LatencyReport &a = *done.front().latency, &b = *done.back().latency;
+    if (!a.finished || !b.finished || a.dense.samples == 0 || b.dense.samples == 0) return "";
+    constexpr double kAgree = 1.2;
+    const auto [less, more] = std::minmax(a.dense.median_ms, b.dense.median_ms);
+    if (more <= less * kAgree) return "";
+    return fmt::format(
+        "Dense attention took {:.3g} ms beside A and {:.3g} ms beside B: the machine was busier in "
+        "one of the runs. Run both again before you compare A with B.",
+        a.dense.median_ms, b.dense.median_ms);
   }
 
   static std::string rounds_of(const Latency& result) {

@@ -47,13 +47,16 @@ class NeedleGridPanel final : public ResultsPanel {
     const std::size_t count = result->grids.size();
     const auto fit = static_cast<std::size_t>(std::max(1.0F, size.x / widgets::em(kLeastMapWidth)));
     const std::size_t down = (count + fit - 1) / fit;
-    const std::size_t across = (count + down - 1) / down;  // rows that are filled alike
-    const float gap = widgets::em(1);
-    const float width =
-        (size.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
     const float name = ImGui::GetTextLineHeightWithSpacing();
     const auto lengths = static_cast<float>(result->lengths.size());
     const float least = name * 2 + lengths * widgets::em(kLeastRow);
+    const float gap = widgets::em(1);
+    ImVec2 inside = size;  // beside the scroll bar where there is one
+    if (!context.figure && (least + gap / 2) * static_cast<float>(down) > size.y)
+      inside.x -= ImGui::GetStyle().ScrollbarSize;
+    const std::size_t across = (count + down - 1) / down;  // rows that are filled alike
+    const float width =
+        (inside.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
     const float most = name * 2 + lengths * widgets::em(6);
     const float height = std::clamp(size.y / static_cast<float>(down) - gap / 2, least, most);
     if (!context.figure) ImGui::BeginChild("maps", size);

@@ -5,6 +5,7 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <optional>
@@ -109,6 +110,26 @@ std::optional<Loss> worst_of(const Grid& grid) {
   return worst.alike > 0 ? std::optional(worst) : std::nullopt;
 }
 
+// " quoka 64 and quoka 256 find all that dense finds."; of many methods how many do.
+std::string of_the_good(const NeedleGridQuestion& question, const Answer& answer) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> good;
+  std::size_t others = 0;
+  for (const Grid& grid : answer.grids) {
+    if (grid.method == question.against) continue;
+    ++others;
+    if (!worst_of(grid)) good.push_back(name_of(question, answer, grid));
+  }
+  if (good.empty()) return "";
+  const std::string& all = question.results->label_of(question.against);
+  if (good.size() > kMostNamed)
+    return fmt::format(" {} of {} methods find all that {} finds.", good.size(), others, all);
+  if (good.size() == 1) return fmt::format(" {} finds all that {} finds.", good.front(), all);
+  const std::string last = good.back();
+  good.pop_back();
+  return fmt::format(" {} and {} find all that {} finds.", fmt::join(good, ", "), last, all);
+}
+
 // Where a method misses most of what the other one finds; of one method alone, where it misses most.
 std::string finding_of(const NeedleGridQuestion& question, const Answer& answer) {
   const std::string& other = question.results->label_of(question.against);
@@ -136,8 +157,8 @@ std::string finding_of(const NeedleGridQuestion& question, const Answer& answer)
                   score_text(cell.mean));
   if (cell.paired > 0)
     text += fmt::format(" where {} scores {}", other, score_text(cell.mean - cell.difference));
-  return text + (worst.alike == 1 ? fmt::format(" ({}).", words_of_samples(cell.scored))
-                                  : std::string("."));
+  if (worst.alike == 1) text += fmt::format(" ({})", words_of_samples(cell.scored));
+  return text + "." + (compared ? of_the_good(question, answer) : "");
 }
 
 }  // namespace
