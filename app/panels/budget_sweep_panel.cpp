@@ -1,6 +1,7 @@
 // budget_sweep: what each method keeps of the attention against its budget, between the bounds that
 // the true top keys and chance set, and the budget that is enough.
 #include "app/state/questions/how_much/budget_sweep.h"
+#include "app/state/questions/how_much/sweep_jump.h"
 
 #include "app/panels/map_plot.h"
 #include "app/panels/sweep_plots.h"
@@ -317,6 +318,21 @@ class BudgetSweepPanel final : public Panel {
             : "From here on, among the budgets computed; scope head finds the exact one. \u2013: "
               "not "
               "reached.");
+    if (number == Number::MassRecall && result->exact) jumps_ui(context, result, lines);
+  }
+
+  // Of A and B alone: the bounds jump at the same key.
+  static void jumps_ui(DrawContext& context, const Curves& result,
+                       const std::vector<SweepStroke>& lines) {
+    for (const SweepStroke& line : lines) {
+      if (!line.slot) continue;
+      const auto question = state::sweep_jump_question(result.question, *line.curve);
+      if (!question) continue;
+      const auto jump = context.workspace.ask(*question);
+      if (!jump) continue;
+      const std::string words = state::words_of(*question, *jump, *line.curve);
+      if (!words.empty()) widgets::text_wrapped(context.palette.muted, words);
+    }
   }
 
   state::LastAnswer<BudgetSweepQuestion> shown_;

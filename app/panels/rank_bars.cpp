@@ -76,7 +76,8 @@ void mark_ui(DrawContext& context, const KeyRank& key, float x, float tip, bool 
   const float half = widgets::em(0.3F), base = tip + (up ? half * 1.5F : -half * 1.5F);
   ImPlot::GetPlotDrawList()->AddTriangleFilled(
       {x - half, base}, {x + half, base}, {x, tip},
-      analysis::is_kept(key.verdict) ? context.palette.hit : context.palette.miss);
+      key.verdict == KeyVerdict::Neither ? context.palette.muted
+                                         : widgets::color_of(context.palette, key.verdict));
 }
 
 void draw_bars(DrawContext& context, const RankedKeys& ranked, const Decades& decades,

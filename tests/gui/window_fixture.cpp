@@ -100,7 +100,7 @@ void WindowTest::forget_plots() {
   frames(3);
 }
 
-ImVec2 WindowTest::in_plot(const char* view, double x, double y) {
+const ImPlotPlot* WindowTest::largest_plot(const char* view) {
   ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
   const ImGuiWindow* window = ImGui::FindWindowByName(explorer().panels().window_of(view).c_str());
   const ImPlotPlot* largest = nullptr;
@@ -110,6 +110,11 @@ ImVec2 WindowTest::in_plot(const char* view, double x, double y) {
     if (largest == nullptr || plot->PlotRect.GetArea() > largest->PlotRect.GetArea())
       largest = plot;
   }
+  return largest;
+}
+
+ImVec2 WindowTest::in_plot(const char* view, double x, double y) {
+  const ImPlotPlot* largest = largest_plot(view);
   if (largest == nullptr) return {0, 0};
   return {largest->Axes[ImAxis_X1].PlotToPixels(x), largest->Axes[ImAxis_Y1].PlotToPixels(y)};
 }

@@ -13,6 +13,8 @@
 #include <memory>
 #include <string>
 
+struct ImPlotPlot;
+
 namespace kvloupe::test {
 
 class WindowTest : public ::testing::Test {
@@ -36,8 +38,10 @@ class WindowTest : public ::testing::Test {
   // What the test engine calls an item of a view's window in the workspace shown:
   // "//###kv_map@kept/**/x".
   static std::string in(const std::string& view, const std::string& item = "");
-  // Where a point of the largest plot of a view is on the screen; after forget_plots() one that is drawn now.
+  // The largest plot of a view, and where a point of it is on the screen; after forget_plots() one that is drawn
+  // now.
   static void forget_plots();
+  static const ImPlotPlot* largest_plot(const char* view);  // null: it has none
   static ImVec2 in_plot(const char* view, double x, double y);
   // Clicks what opens a popup; the names that follow are those in it.
   static void open_popup(ImGuiTestContext* ctx, const std::string& item);

@@ -20,28 +20,15 @@ class WindowShow : public test::WindowTest {
   void SetUp() override {
     static const std::string path = test::write_gui_trace("show.h5");
     open_alone(path);
-    ImPlot::GetCurrentContext()->Plots.Clear();  // what another test drew last still has its place
-    workspace().cursor.set_run(Slot::A, 0);      // quoka
-    workspace().cursor.set_run(Slot::B, 1);      // streaming_llm
+    ImPlot::BustPlotCache();                 // what another test drew last still has its place
+    workspace().cursor.set_run(Slot::A, 0);  // quoka
+    workspace().cursor.set_run(Slot::B, 1);  // streaming_llm
     workspace().cursor.show(Slot::A);
     explorer().panels().show("kv_map");
     settle();
     ASSERT_TRUE(explorer().panels().visible("kv_map"));
   }
-  // The largest plot of the view: its map.
-  static const ImPlotPlot* map() {
-    const ImGuiWindow* window =
-        ImGui::FindWindowByName(explorer().panels().window_of("kv_map").c_str());
-    ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
-    const ImPlotPlot* largest = nullptr;
-    for (int i = 0; i < plots.GetBufSize(); ++i) {
-      const ImPlotPlot* plot = plots.GetByIndex(i);
-      if (window == nullptr || !window->Rect().Contains(plot->PlotRect)) continue;
-      if (largest == nullptr || plot->PlotRect.GetArea() > largest->PlotRect.GetArea())
-        largest = plot;
-    }
-    return largest;
-  }
+  static const ImPlotPlot* map() { return largest_plot("kv_map"); }
   static void press(const std::string& segment) {
     drive("press", [&](ImGuiTestContext* ctx) {
       ctx->ItemClick(in("kv_map", "/show/" + segment).c_str());

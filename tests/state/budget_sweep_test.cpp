@@ -1,6 +1,7 @@
 // The question behind the view budget_sweep.
 #include "app/state/questions/how_much/budget_sweep.h"
 
+#include "app/state/questions/how_much/sweep_jump.h"
 #include "core/replay/replay.h"
 #include "core/trace/trace_writer.h"
 #include "tests/replay/small_trace.h"
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -209,6 +212,65 @@ TEST_F(BudgetSweepTest, TheFindingNamesTheBudgetsOfTheLeastTarget) {
   const auto both = answer(same);
   EXPECT_THAT(sweep_finding(sweep_lines(same, *both), Number::MassRecall, false),
               testing::StartsWith("Keys per row for 90 % recall, so far: quoka "));
+}
+
+TEST_F(BudgetSweepTest, AJumpIsTheLargestStepBetweenTwoBudgets) {
+  SweepCurve curve;
+  curve.name = "snapkv";
+  for (const auto& [budget, recall] :
+       std::vector<std::pair<int, double>>{{16, 0.1}, {24, 0.35}, {32, 0.4}, {48, 0.9}}) {
+    analysis::SweepPoint point;
+    point.spec = "snapkv:budget_tokens=" + std::to_string(budget);
+    point.budget = budget;
+    point.numbers.set(Number::MassRecall, recall);
+    curve.points.push_back(point);
+  }
+  const auto jump = largest_jump(curve);
+  ASSERT_TRUE(jump);
+  EXPECT_EQ(jump->below->budget, 32);
+  EXPECT_EQ(jump->above->budget, 48);
+  EXPECT_NEAR(jump->gain(), 0.5, 1e-9);
+
+  BudgetSweepQuestion sweep = question("quoka:budget_tokens=8");
+  EXPECT_FALSE(sweep_jump_question(sweep, curve)) << "all chunks";
+  sweep.chunks.range = ChunkRange{2, 2};
+  const auto asked = sweep_jump_question(sweep, curve);
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->place.chunk, 2);
+  EXPECT_EQ(asked->above, "snapkv:budget_tokens=48");
+  EXPECT_EQ(words_of(*asked, {}, curve), "") << "no key makes it";
+  EXPECT_EQ(words_of(*asked, {.key = 3, .share = 0.45}, curve),
+            "snapkv jumps between 32 and 48 keys: it comes to keep key 3, which has 45.0 % of the "
+            "mass.");
+  curve.points.resize(1);
+  EXPECT_FALSE(sweep_jump_question(sweep, curve));
+}
+
+// The oracle keeps the heaviest keys first: with one key more it is the next one of the sorted mass.
+TEST_F(BudgetSweepTest, TheKeyOfAJumpIsTheNewOneWithMostMass) {
+  const trace::ChunkInfo& chunk = trace_.session().info().chunks.back();
+  const std::vector<double> mass = trace_.mass(1, 1, chunk.begin, chunk.end());
+  std::vector<std::int32_t> order(static_cast<std::size_t>(chunk.begin));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) { return mass[a] > mass[b]; });
+  const double all = std::accumulate(mass.begin(), mass.begin() + chunk.begin, 0.0);
+  SweepJumpQuestion asked;
+  asked.place = question("quoka:budget_tokens=8").place;
+  asked.place.layer = 1;
+  asked.place.q_head = 3;  // KV head 1
+  asked.place.chunk = static_cast<int>(trace_.session().info().chunks.size()) - 1;
+  for (const std::size_t kept : {1U, 3U}) {
+    asked.below = "oracle:budget_tokens=" + std::to_string(kept);
+    asked.above = "oracle:budget_tokens=" + std::to_string(kept + 2);
+    asked.gain = (mass[order[kept]] + mass[order[kept + 1]]) / all;
+    const auto answer = answers_.need(asked, WorkContext{});
+    EXPECT_EQ(answer->key, order[kept]);
+    EXPECT_NEAR(answer->share, mass[order[kept]] / all, 1e-5);
+  }
+  // What brings less than half of the jump does not make it.
+  asked.above = "oracle:budget_tokens=6";
+  asked.gain = 0.9;
+  EXPECT_EQ(answers_.need(asked, WorkContext{})->key, -1);
 }
 
 TEST_F(BudgetSweepTest, CurvesOfOneMethodAreToldApart) {
