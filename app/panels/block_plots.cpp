@@ -151,11 +151,14 @@ void watched_ui(DrawContext& context, const Tables& result, const Layout& layout
   if (!span) return;
   const BlockReport& r = result->report;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
+  std::vector<std::int64_t> blocks;
+  for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block)
+    if (r.grid.key_end(block) > span->begin && r.grid.key_begin(block) < span->end)
+      blocks.push_back(block);
   ImPlot::PushPlotClipRect();
   for (const StagePlace& place : layout.places)
     for (std::int64_t row = 0; row < place.stage->rows; ++row)
-      for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block) {
-        if (r.grid.key_end(block) <= span->begin || r.grid.key_begin(block) >= span->end) continue;
+      for (const std::int64_t block : blocks) {
         if (place.stage->at(r, row, block) == BlockState::Dropped) continue;
         const double top = place.begin + static_cast<double>(row) * place.row_height;
         const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(block), top);

@@ -97,6 +97,7 @@ class BlockTablesPanel final : public Panel {
     const std::string things = from == to ? "it" : "them";
     if (heads.empty())
       return by_rule ? ": by rule" : fmt::format(": no query head asks for {}", things);
+    if (!r.knows_forced) return "";  // what is kept may be so by rule
     if (heads.size() == 1)
       return fmt::format(": {}query head {} asks for {}", r.q_heads.size() > 1 ? "only " : "",
                          heads.front(), things);

@@ -211,12 +211,15 @@ class DecodeDriftPanel final : public Panel {
   }
 
   // What 98 of 100 tokens lose at most: one that comes as a surprise would press the line to the floor.
-  static float most_of(std::vector<float> losses) {
+  float most_of(const Drifts& result) {
+    if (std::exchange(most_is_of_, result.key) == result.key) return most_;
+    std::vector<float> losses = result->nll;
+    most_ = 0;
     std::erase_if(losses, [](float loss) { return !std::isfinite(loss); });
-    if (losses.empty()) return 0;
+    if (losses.empty()) return most_;
     const auto at = losses.begin() + static_cast<std::ptrdiff_t>((losses.size() - 1) * 98 / 100);
     std::ranges::nth_element(losses, at);
-    return *at;
+    return most_ = *at;
   }
 
   void losses_ui(DrawContext& context, const Drifts& result, float below) {
@@ -234,15 +237,16 @@ class DecodeDriftPanel final : public Panel {
     if (two)
       count(drift.dense_nll_mean);
     else
-      high = std::max(high, double{most_of(drift.nll)});
+      high = std::max(high, double{most_of(result)});
     high *= 1.05;
     const auto above = std::ranges::count_if(drift.nll, [&](float loss) { return loss > high; });
-    heading_ui(context, "Loss",
-               fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
-                           analysis::kMeanOf,
-                           two || above == 0
-                               ? ""
-                               : fmt::format("; {} above, zoom out to see", format_count(above))));
+    heading_ui(
+        context, "Loss",
+        fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
+                    analysis::kMeanOf,
+                    two || above == 0 ? ""
+                                      : fmt::format("; {} above{}", format_count(above),
+                                                    context.figure ? "" : ", zoom out to see")));
     ImGui::Dummy({0, names});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
@@ -438,6 +442,8 @@ class DecodeDriftPanel final : public Panel {
   widgets::MapTexture texture_;
   std::string found_, found_for_;  // the finding, and the answer that it is of
   ContentFit loss_fit_, worse_fit_, kl_fit_;
+  std::string most_is_of_;  // the answer whose most_of() this is
+  float most_ = 0;
 };
 
 }  // namespace

@@ -108,11 +108,17 @@ void axes(const DrawContext& context, const std::vector<Bar>& bars, std::size_t 
   ImPlot::SetupAxesLimits(0, longest * (1 + std::clamp(room, 0.15, 1.0)), -0.6,
                           static_cast<double>(parts) - 0.4, ImPlotCond_Always);
   std::vector<double> rows;
-  std::vector<const char*> names;
+  std::vector<std::string> texts;
   for (std::size_t k = 0; k < parts; ++k) {
     rows.push_back(static_cast<double>(k));
-    names.push_back(k + 1 == parts ? "dense" : bars[k].part.name.c_str());
+    texts.push_back(k + 1 == parts ? "dense" : bars[k].part.name);
+    // A method of blocks walks tables where another one gathers.
+    if (const std::string& other = bars[bars.size() - parts + k].part.name;
+        k + 1 < parts && other != texts.back())
+      texts.back() += ", " + other;
   }
+  std::vector<const char*> names;
+  for (const std::string& text : texts) names.push_back(text.c_str());
   ImPlot::SetupAxisTicks(ImAxis_Y1, rows.data(), static_cast<int>(rows.size()), names.data());
   ImPlot::SetupFinish();
 }

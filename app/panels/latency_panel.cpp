@@ -124,7 +124,10 @@ class LatencyPanel final : public Panel {
       if (result) {
         done.push_back(of);
       } else if (result.state == state::ResultState::Error) {
+        ImGui::PushID(static_cast<int>(of.slot));
+        if (timed.size() > 1) letter_ui(context, of.slot);
         failure_ui(context, result.error);
+        ImGui::PopID();
       } else if (result.state == state::ResultState::Loading) {
         widgets::loading_ui(context.palette, "Warming up");
       } else if (!result.note.empty()) {
@@ -148,6 +151,9 @@ class LatencyPanel final : public Panel {
     std::string rounds = rounds_of(done.front().latency);
     if (const std::string other = rounds_of(done.back().latency); other != rounds)
       rounds = fmt::format("A {}, B {}", rounds, other);
+    std::string dense = r.dense_variant;
+    if (const std::string& other = done.back().latency->dense_variant; other != dense)
+      dense += " beside A, " + other + " beside B";
     return fmt::format(
         "Medians and quartiles: {}. {}, {}. Layer {}, {}: {} {} after {} {}. Dense is its fastest "
         "form here ({}). Parts need not add up to the total, which is one chain. The line in "
@@ -155,7 +161,7 @@ class LatencyPanel final : public Panel {
         rounds, r.device, r.dtype, r.layer,
         chunk_name(done.front().latency.question.place.info(), r.chunk), format_count(r.chunk_len),
         r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
-        r.past_len == 1 ? "key" : "keys", r.dense_variant);
+        r.past_len == 1 ? "key" : "keys", dense);
   }
 
   // Each method has its own dense attention beside it, so that both were as busy as it was; these should agree.

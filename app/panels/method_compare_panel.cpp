@@ -162,7 +162,8 @@ class MethodComparePanel final : public Panel {
     const float room = ImGui::GetContentRegionAvail().x;
     const auto columns = columns_of(context, room);
     std::vector<CompareColumn> shown(columns.begin(), columns.end());
-    if (context.figure || result->rows.size() < 2) return shown;
+    const bool pending = std::ranges::any_of(result->rows, &Row::pending);
+    if (context.figure || pending || result->rows.size() < 2) return shown;
     const trace::Phase phase = phase_of(result);
     std::string said;
     std::erase_if(shown, [&](const CompareColumn& column) {

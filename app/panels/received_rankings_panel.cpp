@@ -286,8 +286,9 @@ class ReceivedRankingsPanel final : public Panel {
     for (const Strip& strip : kStrips) names.emplace_back(strip.title);
     if (!picture.has_selection()) names.pop_back();
     const auto strips = static_cast<double>(names.size());
-    if (num_keys_ != keys || y_range_.Max > strips) {
+    if (num_keys_ != keys || num_strips_ != strips) {
       num_keys_ = keys;
+      num_strips_ = strips;
       x_range_ = {0, keys};
       y_range_ = {0, strips};
     }
@@ -445,7 +446,7 @@ class ReceivedRankingsPanel final : public Panel {
   state::LastAnswer<RankedSelectionQuestion> selected_;
   widgets::MapTexture texture_;
   ImPlotRange x_range_, y_range_;
-  double num_keys_ = 0;
+  double num_keys_ = 0, num_strips_ = 0;
   ContentFit fit_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +69,7 @@ class TaskScoresPanel final : public ResultsPanel {
     if (context.figure) {
       const float line = ImGui::GetTextLineHeightWithSpacing() + widgets::em(0.2F);
       cut = published->table;
-      cut.rows.resize(std::min(all, static_cast<std::size_t>(std::max(1.0F, height / line - 3))));
+      cut.rows.resize(std::min(all, static_cast<std::size_t>(std::max(1.0F, height / line - 5))));
     }
     const table::Table& table = context.figure ? cut : published->table;
     const std::size_t columns = table.columns.size();
@@ -91,11 +92,28 @@ class TaskScoresPanel final : public ResultsPanel {
     };
     look.pointer = &context.workspace.pointer;
     widgets::table_ui(context.palette, "##published", table, look);
+    if (context.figure) doubts_ui(context, *published, table.rows.size() * columns);
     if (table.rows.size() < all)
       widgets::text_colored(
           context.palette.muted,
           fmt::format("and {} more",
                       format_count(static_cast<std::int64_t>(all - table.rows.size()))));
+  }
+
+  // Of the first cells, each reason once: a figure has no mouse to ask with.
+  static void doubts_ui(DrawContext& context, const state::PublishedQuestion::Answer& published,
+                        std::size_t cells) {
+    std::vector<std::string> reasons;
+    for (std::size_t i = 0; i < std::min(cells, published.doubts.size()); ++i)
+      if (!published.doubts[i].empty() &&
+          std::ranges::find(reasons, published.doubts[i]) == reasons.end())
+        reasons.push_back(published.doubts[i]);
+    if (reasons.empty()) return;
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_colored(
+        context.palette.warning,
+        widgets::elided("May be wrong: " + printable(fmt::format("{}", fmt::join(reasons, "; "))),
+                        ImGui::GetContentRegionAvail().x));
   }
 
   // What the two lines of a cell say.

@@ -31,11 +31,12 @@ class TraceInfoPanel final : public Panel {
 
  private:
   // Runs have a column of their own where there is room.
+  // A figure may be drawn without its head, so that it hides nothing that the head says.
   void tables_ui(DrawContext& context, const std::vector<Fact>& facts) {
     std::vector<const Fact*> plain, runs;
     for (const Fact& fact : facts) {
       if (fact.run) runs.push_back(&fact);
-      if (!fact.run && !fact.span && !fact.said) plain.push_back(&fact);
+      if (!fact.run && !fact.span && (context.figure || !fact.said)) plain.push_back(&fact);
     }
     const float room = ImGui::GetContentRegionAvail().x;
     const bool beside = room >= widgets::em(60) && !runs.empty();

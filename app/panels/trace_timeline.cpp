@@ -126,7 +126,8 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
   tokens_ = place.info().num_tokens;
   if (!ImPlot::BeginAlignedPlots("##timeline", true)) return;
   const TickRoom room;
-  const bool timed = !answer.chunk_seconds.empty();
+  const bool timed = std::ranges::any_of(
+      answer.chunk_seconds, [](float seconds) { return std::isfinite(seconds) && seconds > 0; });
   rows_ui(context, place, spans, context.figure || !timed);
   if (timed) seconds_ui(context, place, answer.chunk_seconds);
   ImPlot::EndAlignedPlots();

@@ -85,7 +85,8 @@ std::string rates_of(const trace::TraceInfo& info, const std::vector<float>& sec
   }
   if (first == last) return "";
   const auto rate = [&](std::size_t c) {
-    return format_count(std::llround(info.chunks[c].length / seconds[c]));
+    const double value = info.chunks[c].length / double{seconds[c]};
+    return value < 10 ? fmt::format("{:.2g}", value) : format_count(std::llround(value));
   };
   return fmt::format(" ({} a second in chunk {}, {} in chunk {})", rate(*first), *first,
                      rate(*last), *last);
@@ -133,7 +134,8 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
                      std::nullopt, run.id, short_line_of(run, *place.trace)});
   for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
   for (Fact& fact : facts)
-    fact.said = fact.name == "tokens" || fact.name == "stored as" || fact.name == "time by chunk" ||
+    fact.said = fact.name == "tokens" || fact.name == "stored as" ||
+                (fact.name == "time by chunk" && !rates_of(info, seconds).empty()) ||
                 (fact.name == "the model ran" && info.mode == trace::LoopMode::OpenLoop) ||
                 (fact.name == "complete" && info.complete);
   return {std::move(facts), std::move(seconds)};

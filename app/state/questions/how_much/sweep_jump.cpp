@@ -12,7 +12,6 @@
 namespace kvloupe::state {
 namespace {
 
-using analysis::SweepPoint;
 using replay::Number;
 
 constexpr double kJump = 0.2;  // of mass recall, from one budget to the next

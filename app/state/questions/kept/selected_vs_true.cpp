@@ -179,7 +179,9 @@ std::string verdict_of_both(const SelectedByBothQuestion::Answer& answer, const 
   const double a = answer.of_a->cell.mass_recall, b = answer.of_b->cell.mass_recall;
   const auto kept_a = kept_of_span(*answer.of_a, place), kept_b = kept_of_span(*answer.of_b, place);
   const std::string shared =
-      fmt::format(" In common: {} keys.", format_count(kept_by_both(answer)));
+      kept_by_both(answer) == 1
+          ? std::string(" In common: 1 key.")
+          : fmt::format(" In common: {} keys.", format_count(kept_by_both(answer)));
   if (!kept_a || !kept_b)
     return fmt::format("A keeps {} of the attention mass, B {}.{}", share_text(a), share_text(b),
                        shared);

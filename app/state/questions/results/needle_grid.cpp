@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -110,20 +111,27 @@ std::optional<Loss> worst_of(const Grid& grid) {
   return worst.alike > 0 ? std::optional(worst) : std::nullopt;
 }
 
-// " quoka 64 and quoka 256 find all that dense finds."; of many methods how many do.
+// " quoka 64 and quoka 256 find all that dense finds.", of all tasks; of many methods how many do.
 std::string of_the_good(const NeedleGridQuestion& question, const Answer& answer) {
   constexpr std::size_t kMostNamed = 4;
-  std::vector<std::string> good;
-  std::size_t others = 0;
-  for (const Grid& grid : answer.grids) {
-    if (grid.method == question.against) continue;
-    ++others;
-    if (!worst_of(grid)) good.push_back(name_of(question, answer, grid));
+  std::vector<std::string> methods, good;
+  for (const Grid& grid : answer.grids)
+    if (grid.method != question.against && std::ranges::find(methods, grid.method) == methods.end())
+      methods.push_back(grid.method);
+  for (const std::string& method : methods) {
+    bool compared = false, loses = false;
+    for (const Grid& grid : answer.grids) {
+      if (grid.method != method) continue;
+      loses |= worst_of(grid).has_value();
+      for (const ScoreCell& cell : grid.scores.cells) compared |= cell.paired > 0;
+    }
+    if (compared && !loses) good.push_back(question.results->label_of(method));
   }
   if (good.empty()) return "";
   const std::string& all = question.results->label_of(question.against);
   if (good.size() > kMostNamed)
-    return fmt::format(" {} of {} methods find all that {} finds.", good.size(), others, all);
+    return fmt::format(" {} of {} methods find all that {} finds.", good.size(), methods.size(),
+                       all);
   if (good.size() == 1) return fmt::format(" {} finds all that {} finds.", good.front(), all);
   const std::string last = good.back();
   good.pop_back();

@@ -107,7 +107,9 @@ PublishedQuestion::Answer PublishedQuestion::work(Steps& /*steps*/) const {
     words += " None is of these tasks: all tasks are listed.";
   else
     scores = std::move(same);
-  if (std::ranges::any_of(scores, [](const PublishedScore& s) { return number_of(s) > 1; }))
+  if (std::ranges::any_of(scores, [](const PublishedScore& s) {
+        return s.metric != "perplexity" && number_of(s) > 1;
+      }))
     words += " As printed, up to 100; the map above goes to 1.";
   Answer answer =
       columns_of(scores).size() <= kMostColumns ? wide_table(scores) : long_table(scores);
