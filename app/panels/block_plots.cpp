@@ -151,9 +151,13 @@ void watched_ui(DrawContext& context, const Tables& result, const Layout& layout
   if (!span) return;
   const BlockReport& r = result->report;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
+  // A span may be all of the text: no more frames than are in sight.
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
   std::vector<std::int64_t> blocks;
   for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block)
-    if (r.grid.key_end(block) > span->begin && r.grid.key_begin(block) < span->end)
+    if (r.grid.key_end(block) > span->begin && r.grid.key_begin(block) < span->end &&
+        static_cast<double>(block) + 1 >= limits.X.Min &&
+        static_cast<double>(block) <= limits.X.Max)
       blocks.push_back(block);
   ImPlot::PushPlotClipRect();
   for (const StagePlace& place : layout.places)
@@ -161,6 +165,7 @@ void watched_ui(DrawContext& context, const Tables& result, const Layout& layout
       for (const std::int64_t block : blocks) {
         if (place.stage->at(r, row, block) == BlockState::Dropped) continue;
         const double top = place.begin + static_cast<double>(row) * place.row_height;
+        if (top + place.row_height < limits.Y.Min || top > limits.Y.Max) continue;
         const ImVec2 from = ImPlot::PlotToPixels(static_cast<double>(block), top);
         const ImVec2 to =
             ImPlot::PlotToPixels(static_cast<double>(block) + 1, top + place.row_height);

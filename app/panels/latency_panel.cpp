@@ -156,12 +156,14 @@ class LatencyPanel final : public Panel {
       dense += " beside A, " + other + " beside B";
     return fmt::format(
         "Medians and quartiles: {}. {}, {}. Layer {}, {}: {} {} after {} {}. Dense is its fastest "
-        "form here ({}). Parts need not add up to the total, which is one chain. The line in "
-        "attend: nothing that reads these keys is faster on this machine.",
+        "form here ({}). Parts need not add up to the total, which is one chain.{}",
         rounds, r.device, r.dtype, r.layer,
         chunk_name(done.front().latency.question.place.info(), r.chunk), format_count(r.chunk_len),
         r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
-        r.past_len == 1 ? "key" : "keys", dense);
+        r.past_len == 1 ? "key" : "keys", dense,
+        r.floor_ms > 0
+            ? " The line in attend: nothing that reads these keys is faster on this machine."
+            : "");
   }
 
   // Each method has its own dense attention beside it, so that both were as busy as it was; these should agree.

@@ -97,6 +97,7 @@ std::string rates_of(const trace::TraceInfo& info, const std::vector<float>& sec
 TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   const trace::TraceInfo& info = place.info();
   const trace::ModelInfo& m = info.model;
+  const bool open_loop = info.mode == trace::LoopMode::OpenLoop;
   std::vector<float> seconds =
       place.trace->session->reader().read<float>(trace::Field::ChunkSeconds);
   std::vector<Fact> facts{
@@ -104,12 +105,18 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
       {"heads", fmt::format("{} query, {} KV, {} per group, dimension {}", m.num_q_heads,
                             m.num_kv_heads, m.gqa_group_size(), m.head_dim)},
       {"layers", fmt::format("{} of {} captured", info.layers.size(), m.num_layers)},
-      {"tokens", fmt::format("{} in {} chunks", format_count(info.num_tokens), info.chunks.size())},
-      {"stored as", info.dtype == trace::DType::F16 ? "f16" : "fp32"},
-      {"the model ran", info.mode == trace::LoopMode::OpenLoop
-                            ? "densely"
-                            : "in closed loop: it attended only to what was selected"},
-      {"complete", info.complete ? "yes" : "no: the capture ended early"},
+      {.name = "tokens",
+       .value = fmt::format("{} in {} chunks", format_count(info.num_tokens), info.chunks.size()),
+       .said = true},
+      {.name = "stored as",
+       .value = info.dtype == trace::DType::F16 ? "f16" : "fp32",
+       .said = true},
+      {.name = "the model ran",
+       .value = open_loop ? "densely" : "in closed loop: it attended only to what was selected",
+       .said = open_loop},
+      {.name = "complete",
+       .value = info.complete ? "yes" : "no: the capture ended early",
+       .said = info.complete},
       {"file", fmt::format("{}, schema {}, written by {} at {}", format_bytes(info.bytes),
                            info.schema_version, info.producer, info.created)}};
   if (m.compute) facts.push_back({"computed in", std::string(trace::to_text(*m.compute))});
@@ -117,7 +124,8 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
   if (info.speed && info.speed->dense)
     facts.push_back({"speed, dense", text_of(*info.speed->dense)});
   if (const std::string times = text_of_times(seconds, info); !times.empty())
-    facts.push_back({"time by chunk", times});
+    facts.push_back(
+        {.name = "time by chunk", .value = times, .said = !rates_of(info, seconds).empty()});
   std::vector<trace::TokenSpan> spans = info.spans;
   std::stable_sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
@@ -133,11 +141,6 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
     facts.push_back({fmt::format("run {}", run.id), line_of(run.method, run, *place.trace),
                      std::nullopt, run.id, short_line_of(run, *place.trace)});
   for (const std::string& warning : info.warnings) facts.push_back({"warning", warning});
-  for (Fact& fact : facts)
-    fact.said = fact.name == "tokens" || fact.name == "stored as" ||
-                (fact.name == "time by chunk" && !rates_of(info, seconds).empty()) ||
-                (fact.name == "the model ran" && info.mode == trace::LoopMode::OpenLoop) ||
-                (fact.name == "complete" && info.complete);
   return {std::move(facts), std::move(seconds)};
 }
 

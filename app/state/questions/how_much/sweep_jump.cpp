@@ -2,12 +2,9 @@
 
 #include "app/state/labels.h"
 #include "app/state/questions/kept/selected_vs_true.h"
-#include "app/state/token_text.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
 
 namespace kvloupe::state {
 namespace {

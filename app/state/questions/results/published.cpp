@@ -2,12 +2,12 @@
 
 #include "app/state/workspace.h"
 #include "core/base/paths.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -28,7 +28,7 @@ bool is_of(const std::string& method, const std::string& id) {
 }
 
 // 0 where it is no number.
-double number_of(const PublishedScore& score) { return std::strtod(score.value.c_str(), nullptr); }
+double number_of(const PublishedScore& score) { return parse_double(score.value).value_or(0); }
 
 // What the score is of, besides model and method: "ruler, 4096".
 std::string column_of(const PublishedScore& score) {
