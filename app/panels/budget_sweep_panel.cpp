@@ -329,6 +329,7 @@ class BudgetSweepPanel final : public Panel {
       const auto question = state::sweep_jump_question(result.question, *line.curve);
       if (!question) continue;
       const auto jump = context.workspace.ask(*question);
+      if (jump.state == state::ResultState::Error) failure_ui(context, jump.error);
       if (!jump) continue;
       const std::string words = state::words_of(*question, *jump, *line.curve);
       if (!words.empty()) widgets::text_wrapped(context.palette.muted, words);

@@ -244,7 +244,14 @@ float samples_height(const DrawContext& context, const char* view, float room) {
 
 void samples_ui(DrawContext& context, const char* view) {
   state::OpenResults& open = context.workspace.results;
-  if (context.figure || !lists(open.sight, view)) return;
+  if (context.figure) return;
+  if (!lists(open.sight, view)) {
+    if (open.sight.listed.empty() &&
+        ImGui::GetContentRegionAvail().y > 2 * ImGui::GetTextLineHeight())
+      widgets::text_wrapped(context.palette.muted,
+                            "Click a cell to list its samples, with question, answer and score.");
+    return;
+  }
   const ReadResults& results = *open.ready();
   heading_ui(context, "Samples", open.sight.listed);
   ImGui::SameLine(0, widgets::em(1));

@@ -205,10 +205,17 @@ class TaskScoresPanel final : public ResultsPanel {
     }
     if (scores.samples.empty()) {
       cell.number = "";
-      cell.beside = "not run";
+      cell.beside = never_runs(result, r, c) ? "" : "not run";
     }
     cell.listed_as = fmt::format("{}, {}", result->row_labels[r], result->column_labels[c]);
     return cell;
+  }
+
+  // Dense has no budget, and the others do not stand under "all keys".
+  static bool never_runs(const Scores& result, std::size_t r, std::size_t c) {
+    const analysis::ScoreTable& scores = result->scores;
+    return result.question.across == "budget" &&
+           (scores.rows[r] == "dense" || scores.columns[c] == "none");
   }
 
   state::LastAnswer<TaskScoresQuestion> shown_;

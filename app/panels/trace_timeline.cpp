@@ -65,6 +65,14 @@ void chunks_ui(DrawContext& context, const state::Place& place) {
   }
 }
 
+void words_inside_ui(const Bar& bar, const std::string& words, ImU32 color) {
+  const float gap = widgets::em(0.4F), room = bar.to.x - bar.from.x - 2 * gap;
+  if (room < widgets::em(2)) return;
+  const float y = (bar.from.y + bar.to.y - ImGui::GetTextLineHeight()) / 2;
+  ImPlot::GetPlotDrawList()->AddText({bar.from.x + gap, y}, widgets::ink_on(color),
+                                     widgets::elided(words, room).c_str());
+}
+
 // The words stand where they have room: in the bar, right of it, or left of it.
 void words_ui(DrawContext& context, const Bar& bar, const std::string& words, ImU32 color) {
   const float gap = widgets::em(0.4F), wide = ImGui::CalcTextSize(words.c_str()).x + 2 * gap;
@@ -85,8 +93,12 @@ void words_ui(DrawContext& context, const Bar& bar, const std::string& words, Im
     put(bar.from.x - std::min(wide, left), std::min(wide, left), context.palette.text);
 }
 
+// "role" of "role:user"; else the name.
+std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
+
+// `alone`: in its row, so that its words may stand beside its bar.
 void span_ui(DrawContext& context, const state::Place& place,
-             const state::TraceInfoQuestion::Fact& fact, double row) {
+             const state::TraceInfoQuestion::Fact& fact, double row, bool alone) {
   const trace::TokenSpan& span = *fact.span;
   const auto watched_keys = state::watched_span(place);
   const bool watched =
@@ -94,9 +106,18 @@ void span_ui(DrawContext& context, const state::Place& place,
   const ImU32 color = watched ? context.palette.accent : context.palette.muted;
   const Bar bar = bar_of(span.begin, span.end, row);
   ImPlot::GetPlotDrawList()->AddRectFilled(bar.from, bar.to, color, widgets::em(0.15F));
-  words_ui(context, bar, state::readable_name(fact.quote), color);
-  const Bar line{{ImPlot::GetPlotPos().x, bar.from.y},
-                 {ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x, bar.to.y}};
+  const std::string quote = state::readable_name(fact.quote);
+  Bar line = bar;
+  if (alone) {
+    words_ui(context, bar, quote, color);
+    line = {{ImPlot::GetPlotPos().x, bar.from.y},
+            {ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x, bar.to.y}};
+  } else {
+    const std::string of_kind =
+        span.name.substr(std::min(kind_of(span.name).size() + 1, span.name.size()));
+    words_inside_ui(bar, of_kind.empty() ? quote : state::readable_name(of_kind) + ": " + quote,
+                    color);
+  }
   if (context.figure || !is_over(line)) return;
   const std::string words = state::readable_name(fact.words);
   context.workspace.pointer.at(
@@ -128,7 +149,7 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
   const TickRoom room;
   const bool timed = std::ranges::any_of(
       answer.chunk_seconds, [](float seconds) { return std::isfinite(seconds) && seconds > 0; });
-  rows_ui(context, place, spans, context.figure || !timed);
+  rows_ui(context, place, rows_of(spans), context.figure || !timed);
   if (timed) seconds_ui(context, place, answer.chunk_seconds);
   ImPlot::EndAlignedPlots();
   if (spans.size() < all)
@@ -147,33 +168,54 @@ void TraceTimeline::set_up_tokens(const state::Place& place, const char* label, 
   ImPlot::SetupAxisLinks(ImAxis_X1, &x_.Min, &x_.Max);
 }
 
+std::vector<TraceTimeline::Row> TraceTimeline::rows_of(const std::vector<const Fact*>& spans) {
+  std::vector<Row> rows;
+  for (const Fact* fact : spans) {
+    const auto covers = [&](const Fact* other) {
+      return other->span->begin < fact->span->end && fact->span->begin < other->span->end;
+    };
+    const auto row = std::ranges::find_if(rows, [&](const Row& other) {
+      return kind_of(other.spans.front()->span->name) == kind_of(fact->span->name) &&
+             std::ranges::none_of(other.spans, covers);
+    });
+    if (row == rows.end()) {
+      rows.push_back({fact->span->name, {fact}});
+    } else {
+      row->name = kind_of(fact->span->name);
+      row->spans.push_back(fact);
+    }
+  }
+  return rows;
+}
+
 void TraceTimeline::rows_ui(DrawContext& context, const state::Place& place,
-                            const std::vector<const Fact*>& spans, bool last) {
+                            const std::vector<Row>& rows, bool last) {
   std::vector<std::string> names = {"chunk"};
-  for (const Fact* fact : spans)
-    names.push_back(widgets::elided(state::readable_name(fact->span->name), widgets::em(10)));
+  for (const Row& row : rows)
+    names.push_back(widgets::elided(state::readable_name(row.name), widgets::em(10)));
   std::vector<const char*> labels;
   std::vector<double> middles;
   for (const std::string& name : names) {
     middles.push_back(static_cast<double>(middles.size()) + 0.5);
     labels.push_back(name.c_str());
   }
-  const auto rows = static_cast<double>(names.size());
+  const auto num_rows = static_cast<double>(names.size());
   const float axis = (last ? 2 * ImGui::GetTextLineHeight() : 0) + widgets::em(1.2F);
   const float height =
-      std::max(static_cast<float>(rows) * row_height() + axis, least_plot_height());
+      std::max(static_cast<float>(num_rows) * row_height() + axis, least_plot_height());
   if (!ImPlot::BeginPlot("##rows", {-1, height}, kPlot)) return;
   set_up_tokens(place, last ? "token" : nullptr, last);
   ImPlot::SetupAxis(ImAxis_Y1, nullptr,
                     ImPlotAxisFlags_Invert | ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock |
                         ImPlotAxisFlags_NoTickMarks);
-  ImPlot::SetupAxisLimits(ImAxis_Y1, 0, rows, ImPlotCond_Always);
+  ImPlot::SetupAxisLimits(ImAxis_Y1, 0, num_rows, ImPlotCond_Always);
   ImPlot::SetupAxisTicks(ImAxis_Y1, middles.data(), static_cast<int>(middles.size()),
                          labels.data());
   ImPlot::PushPlotClipRect();
   chunks_ui(context, place);
-  for (std::size_t i = 0; i < spans.size(); ++i)
-    span_ui(context, place, *spans[i], static_cast<double>(i + 1));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (const Fact* fact : rows[i].spans)
+      span_ui(context, place, *fact, static_cast<double>(i + 1), rows[i].spans.size() == 1);
   ImPlot::PopPlotClipRect();
   ImPlot::EndPlot();
 }

@@ -17,9 +17,16 @@ class TraceTimeline {
  private:
   using Fact = state::TraceInfoQuestion::Fact;
 
+  // Spans of one name, or of one kind ("role:user", "role:assistant"), share a row where none covers
+  // another.
+  struct Row {
+    std::string name;
+    std::vector<const Fact*> spans;
+  };
+  static std::vector<Row> rows_of(const std::vector<const Fact*>& spans);
   // `last`: no plot with the same axis follows.
-  void rows_ui(DrawContext& context, const state::Place& place,
-               const std::vector<const Fact*>& spans, bool last);
+  void rows_ui(DrawContext& context, const state::Place& place, const std::vector<Row>& rows,
+               bool last);
   void seconds_ui(DrawContext& context, const state::Place& place,
                   const std::vector<float>& seconds);
   void set_up_tokens(const state::Place& place, const char* label, bool ticks);

@@ -154,7 +154,7 @@ void stand_in_head_ui(DrawContext& context, const std::string& title, const stat
                           place_caption(place), chips);
   if (stand_in.empty()) return;
   widgets::text_wrapped(context.palette.warning, stand_in);
-  if (!context.figure) context.workspace.pointer.explain(facts.choice);
+  if (!context.figure) context.workspace.explained.set(facts.choice);
 }
 
 void heading_ui(DrawContext& context, const std::string& title, const std::string& measured) {

@@ -65,10 +65,11 @@ ReadResults results_of_file(const std::string& path) {
   return results;
 }
 
-void OpenResults::open(const std::string& path) {
+void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
   std::error_code ignored;
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
-  if (absolute != path_) sight = {};
+  const bool is_new = absolute != path_;
+  if (is_new) sight = {};
   path_ = absolute;
   state_ = ResultState::Loading;
   error_.clear();
@@ -80,12 +81,13 @@ void OpenResults::open(const std::string& path) {
         results->id = id;
         return std::shared_ptr<const ReadResults>(std::move(results));
       },
-      [this](ResultsPtr results) {
+      [this, first_sight = is_new ? first_sight : FirstSight()](ResultsPtr results) {
         if (ready_) answers_.forget(ready_->key());
         ready_ = std::move(results);
         state_ = ResultState::Ready;
         sight.listed.clear();
         sight.of_listed.clear();
+        if (first_sight) sight = first_sight(*ready_);
       },
       [this](const Error& error) {
         error_ = error.what();

@@ -45,7 +45,9 @@ class OpenResults {
  public:
   explicit OpenResults(Answers& answers) : answers_(answers) {}
 
-  void open(const std::string& path);
+  // What is shown of a file when it opens; where it only opens again, nothing changes.
+  using FirstSight = std::function<ResultsSight(const ReadResults&)>;
+  void open(const std::string& path, const FirstSight& first_sight = {});
   void close();
   void take(const OpenResults& other);  // as it stands there
 

@@ -2,7 +2,6 @@
 // of a right click.
 #pragma once
 
-#include "app/state/method_choice.h"
 #include "app/state/place.h"
 
 #include <cstdint>
@@ -29,27 +28,17 @@ struct Pointed {
 class Pointer {
  public:
   // Once a frame, before the views.
-  void begin_frame() {
-    last_ = std::exchange(now_, std::nullopt);
-    last_stand_in_ = std::exchange(stand_in_, std::nullopt);
-  }
+  void begin_frame() { last_ = std::exchange(now_, std::nullopt); }
   void at(Pointed what) { now_ = std::move(what); }
   // One key of a place.
   void at(const Place& place, std::int32_t key) {
     now_ = Pointed{.place = place, .key_begin = key, .key_end = key + 1};
-  }
-  // A method that a view shows in place of the one chosen, for what explains methods.
-  void explain(MethodChoice method) { stand_in_ = std::move(method); }
-  // In this frame, or in the one before where no view has said so yet.
-  const std::optional<MethodChoice>& stand_in() const {
-    return stand_in_ ? stand_in_ : last_stand_in_;
   }
   std::optional<Pointed>& now() { return now_; }                // in this frame
   const std::optional<Pointed>& last() const { return last_; }  // in the frame before
 
  private:
   std::optional<Pointed> now_, last_;
-  std::optional<MethodChoice> stand_in_, last_stand_in_;
 };
 
 }  // namespace kvloupe::state

@@ -1,6 +1,7 @@
 #include "app/state/workspace.h"
 
 #include "app/state/perspectives.h"
+#include "app/state/questions/results/task_scores.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 
@@ -13,7 +14,7 @@ Workspace::Workspace(MemoryAccountPtr account, Traces::Opener opener)
       results(answers),
       cursor(traces) {
   traces.on_results = [this](const std::string& path) {
-    results.open(path);
+    results.open(path, scores_across_more_than_one);
     cursor.set_perspective(results_perspective().id);
   };
 }

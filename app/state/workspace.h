@@ -4,6 +4,7 @@
 
 #include "app/state/answers.h"
 #include "app/state/cursor.h"
+#include "app/state/explained_method.h"
 #include "app/state/open_results.h"
 #include "app/state/pointer.h"
 #include "app/state/traces.h"
@@ -27,11 +28,13 @@ class Workspace {
   OpenResults results;
   Cursor cursor;
   Pointer pointer;
+  ExplainedMethod explained;
   std::string wanted_command;  // of the window, by its id, that a view has a button for
 
   // Once a frame, before anything is asked.
   int begin_frame() {
     pointer.begin_frame();
+    explained.begin_frame();
     return answers.begin_frame();
   }
   template <Question Q>

@@ -137,6 +137,17 @@ TEST_F(KindViewsTest, AnotherMethodHasAStandInThatIsSaid) {
   EXPECT_THAT(quest_pages_question(workspace_).stand_in, HasSubstr("a budget of its own"));
 }
 
+TEST_F(KindViewsTest, TheMethodBesideStandsInFirst) {
+  open();
+  choose("snapkv:budget_tokens=24");
+  workspace_.cursor.set_method(
+      Slot::B, choice_of_spec("quest:budget_tokens=8,page_size=4", *workspace_.place().trace));
+  EXPECT_EQ(quest_pages_question(workspace_).method, workspace_.method(Slot::B));
+  EXPECT_EQ(quest_pages_question(workspace_).stand_in,
+            "snapkv does not select pages: shown is B, quest.");
+  EXPECT_EQ(block_tables_question(workspace_).method.id(), "compact_attention");
+}
+
 TEST_F(KindViewsTest, AMethodOfALaterVersionHasAStandInToo) {
   open();
   workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
@@ -260,6 +271,40 @@ TEST_F(KindViewsTest, TheTableOfBlocksNamesPagesAndTokens) {
   const Array array = find_view("block_tables")->array(workspace_);
   EXPECT_EQ(array.shape, (std::vector<std::int64_t>{2, 4, 16}));
   EXPECT_EQ(array.bytes.size(), 2U * 4 * 16);
+}
+
+// What is said of each block before the chunk, beside the table's rows of it.
+TEST_F(KindViewsTest, TheFindingSaysWhoAsksForTheWatchedBlock) {
+  open();
+  choose("flash_prefill:lowering=union,block_size=4,alpha=0.9,sink_blocks=1,window_blocks=1");
+  go_to("layer=1,q_head=3,chunk=3");
+  const ExactTable table = table_of("block_tables");
+  std::set<std::string> endings;
+  for (int block = 0; block < 12; ++block) {
+    std::set<std::string> heads;
+    bool read = false, by_rule = false;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      if (cell_of(table, i, "key_block") != std::to_string(block)) continue;
+      const std::string stage = cell_of(table, i, "stage"), state = cell_of(table, i, "state");
+      if (stage == "table") read = state != "not kept";
+      if (stage != "mask") continue;
+      if (state == "kept by score") heads.insert(cell_of(table, i, "q_head"));
+      by_rule |= state == "kept by rule";
+    }
+    const std::string who = heads.size() == 2 ? "all 2 query heads ask for it"
+                            : heads.size() == 1
+                                ? "only query head " + *heads.begin() + " asks for it"
+                            : by_rule ? "by rule"
+                                      : "no query head asks for it";
+    workspace_.cursor.set_keys(block * 4, block * 4 + 4);
+    const auto result = workspace_.ask(block_tables_question(workspace_));
+    ASSERT_TRUE(result);
+    const std::string finding = block_tables_finding(*result, workspace_.place());
+    EXPECT_THAT(finding, HasSubstr(read ? " is read: " : " is not read: ")) << block;
+    EXPECT_THAT(finding, EndsWith(who + ".")) << block;
+    endings.insert(who);
+  }
+  EXPECT_GE(endings.size(), 3U);
 }
 
 // Native masks are shown with the unions that they spare, of all heads of the KV head; no table is

@@ -69,6 +69,19 @@ TEST_F(ResultsState, BudgetsAreColumnsOfOneMethod) {
   EXPECT_THAT(answer->column_labels, ElementsAre("64 keys", "256 keys", "all keys"));
 }
 
+TEST_F(ResultsState, OneTaskHasAColumnForEachBudgetOrLength) {
+  ReadResults results = *workspace.results.ready();
+  const auto across = [&] {
+    const ResultsSight sight = scores_across_more_than_one(results);
+    return sight.options.empty() ? "task" : sight.options.at("task_scores.across");
+  };
+  EXPECT_EQ(across(), "task");
+  std::erase_if(results.file.samples, [](const auto& s) { return s.task != "kvloupe_niah"; });
+  EXPECT_EQ(across(), "budget");
+  std::erase_if(results.file.samples, [](const auto& s) { return s.budget == 256; });
+  EXPECT_EQ(across(), "length");
+}
+
 TEST_F(ResultsState, NeedlesHaveAGridForEachMethod) {
   const auto answer = test::answer(workspace, needle_grid_question(workspace));
   EXPECT_THAT(answer->lengths, ElementsAre(512, 1024));

@@ -53,7 +53,7 @@ void method_help_ui(const widgets::Palette& palette, const selection::MethodInfo
 
 void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   if (!workspace.has_trace()) return;
-  const auto& stand_in = workspace.pointer.stand_in();
+  const auto& stand_in = workspace.explained.method();
   const state::MethodChoice& method = stand_in ? *stand_in : workspace.method();
   if (!method.known())
     return widgets::empty_ui(palette, "Nothing is known of this method but what it kept.");

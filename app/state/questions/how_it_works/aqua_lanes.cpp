@@ -1,6 +1,7 @@
 #include "app/state/questions/how_it_works/aqua_lanes.h"
 
 #include "app/state/other_trace.h"
+#include "app/state/questions/how_it_works/stand_in.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
@@ -12,6 +13,13 @@
 
 namespace kvloupe::state {
 namespace {
+
+constexpr MethodKind kOfLanes{.id = "aqua",
+                              .others = "drops keys, not lanes",
+                              .things = "lanes",
+                              .has = [](const MethodChoice& method, const trace::TraceInfo&) {
+                                return method.known() && method.spec->traits().lanes.has_value();
+                              }};
 
 using analysis::BasisLoss;
 using analysis::LaneChoice;
@@ -231,25 +239,12 @@ std::uint64_t AquaLanesQuestion::bytes(const Answer& answer) {
 }
 
 AquaLanesQuestion aqua_lanes_question(const Workspace& workspace) {
-  AquaLanesQuestion question{workspace.place(), workspace.method(), {}};
+  AquaLanesQuestion question{workspace.place(), {}, {}};
   if (workspace.option("aqua_lanes", "beside") == "other") question.beside = other_trace(workspace);
-  if (question.place.empty()) return question;
-  const MethodChoice chosen = question.method;
-  if (chosen.known() && chosen.spec->traits().lanes) {
-    question.method.run = -1;
-    return question;
-  }
-  question.method =
-      choice_anew(selection::MethodSpec::parse("aqua").resolved(question.place.trace->shape()));
-  if (!chosen.empty())
-    question.stand_in = chosen.known() ? fmt::format(
-                                             "{} drops keys, not lanes: shown is aqua with its "
-                                             "defaults.",
-                                             chosen.id())
-                                       : fmt::format(
-                                             "This version does not know the lanes of {}: shown is "
-                                             "aqua with its defaults.",
-                                             chosen.id());
+  StandIn shown = stand_in_for(workspace, kOfLanes);
+  question.method = std::move(shown.method);
+  question.method.run = -1;
+  question.stand_in = std::move(shown.why);
   return question;
 }
 

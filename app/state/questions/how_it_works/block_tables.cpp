@@ -1,11 +1,14 @@
 #include "app/state/questions/how_it_works/block_tables.h"
 
 #include "app/state/labels.h"
+#include "app/state/questions/how_it_works/stand_in.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -146,10 +149,80 @@ std::string why_nothing(const replay::ReplayCell* cell) {
 }
 
 // A recorded run of blocks is shown also where this version does not know its method.
-bool chooses_blocks(const MethodChoice& method, const Place& place) {
-  if (method.known()) return method.spec->info().granularity == trace::Granularity::Block;
-  const trace::RunInfo* run = method.run_info(place.info());
-  return run != nullptr && run->granularity == trace::Granularity::Block;
+constexpr MethodKind kOfBlocks{
+    .id = "compact_attention",
+    .others = "chooses no blocks",
+    .has = [](const MethodChoice& method, const trace::TraceInfo& info) {
+      if (method.known()) return method.spec->info().granularity == trace::Granularity::Block;
+      const trace::RunInfo* run = method.run_info(info);
+      return run != nullptr && run->granularity == trace::Granularity::Block;
+    }};
+
+// Numbers of the query heads whose masks hold one of the past blocks [from, to) by their score.
+struct Askers {
+  std::vector<std::string> heads;
+  bool by_rule = false;  // one of these blocks is there by rule
+};
+Askers askers_of(const Answer& answer, std::int64_t from, std::int64_t to) {
+  const BlockReport& r = answer.report;
+  const std::int64_t query_blocks = r.grid.num_query_blocks();
+  Askers askers;
+  for (std::size_t head = 0; head < r.q_heads.size(); ++head) {
+    bool asks = false;
+    for (std::int64_t i = 0; i < query_blocks; ++i)
+      for (std::int64_t block = from; block < to; ++block) {
+        const BlockState state =
+            answer.stages.front().at(r, static_cast<std::int64_t>(head) * query_blocks + i, block);
+        asks |= state == BlockState::Kept || state == BlockState::Straddling;
+        askers.by_rule |= state == BlockState::Forced;
+      }
+    if (asks) askers.heads.push_back(std::to_string(r.q_heads[head]));
+  }
+  return askers;
+}
+
+// ": query heads 3 and 5 ask for it".
+std::string who_asks(const Answer& answer, std::int64_t from, std::int64_t to) {
+  const BlockReport& r = answer.report;
+  auto [heads, by_rule] = askers_of(answer, from, to);
+  const std::string things = to - from == 1 ? "it" : "them";
+  if (heads.empty())
+    return by_rule ? ": by rule" : fmt::format(": no query head asks for {}", things);
+  if (!r.knows_forced) return "";  // what is kept may be so by rule
+  if (heads.size() == 1)
+    return fmt::format(": {}query head {} asks for {}", r.q_heads.size() > 1 ? "only " : "",
+                       heads.front(), things);
+  if (heads.size() == r.q_heads.size())
+    return fmt::format(": all {} query heads ask for {}", heads.size(), things);
+  const std::string last = heads.back();
+  heads.pop_back();
+  return fmt::format(": query heads {} and {} ask for {}", fmt::join(heads, ", "), last, things);
+}
+
+// " Of the 2 blocks of needle 1 is read: only query head 5 asks for them." Empty: nothing is watched, or no
+// block before the chunk holds it.
+std::string fate_of_span(const Answer& answer, const Place& place) {
+  const auto span = watched_span(place);
+  if (!span || answer.stages.empty()) return "";
+  const BlockReport& r = answer.report;
+  const BlockStage& last = answer.stages.back();
+  std::int64_t from = -1, to = -1;
+  int read = 0;
+  for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block) {
+    if (r.grid.key_end(block) <= span->begin || r.grid.key_begin(block) >= span->end) continue;
+    if (from < 0) from = block;
+    to = block + 1;
+    bool kept = false;
+    for (std::int64_t row = 0; row < last.rows; ++row)
+      kept |= last.at(r, row, block) != BlockState::Dropped;
+    read += kept ? 1 : 0;
+  }
+  if (from < 0) return "";
+  const std::string name = readable_name(span->name), who = who_asks(answer, from, to);
+  if (to - from == 1)
+    return fmt::format(" The block of {} is {}{}.", name, read == 1 ? "read" : "not read", who);
+  return fmt::format(" Of the {} blocks of {} {} {} read{}.", to - from, name,
+                     read == 0 ? "none" : std::to_string(read), read <= 1 ? "is" : "are", who);
 }
 
 }  // namespace
@@ -186,16 +259,22 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   return answer;
 }
 
+std::string block_tables_finding(const BlockTablesQuestion::Answer& answer, const Place& place) {
+  const BlockReport& r = answer.report;
+  const std::string mean = r.q_heads.size() == 1 ? "" : " (mean over the heads)";
+  if (answer.reads_masks)
+    return fmt::format("Each query block reads its own mask: {} of the past{}.{}",
+                       share_text(r.native.kept.past), mean, fate_of_span(answer, place));
+  const std::int64_t past = r.grid.num_past_blocks();
+  return fmt::format("The masks ask for {} of the past{}; {} is read: {} of {} block{}.{}",
+                     share_text(r.native.kept.past), mean, share_text(r.read.kept.past),
+                     answer.past_blocks_read, past, past == 1 ? "" : "s",
+                     fate_of_span(answer, place));
+}
+
 BlockTablesQuestion block_tables_question(const Workspace& workspace) {
-  BlockTablesQuestion question{workspace.place(), workspace.method(), {}};
-  if (question.place.empty() || chooses_blocks(question.method, question.place)) return question;
-  const MethodChoice chosen = question.method;
-  question.method = choice_anew(
-      selection::MethodSpec::parse("compact_attention").resolved(question.place.trace->shape()));
-  if (!chosen.empty())
-    question.stand_in = fmt::format(
-        "{} chooses no blocks: shown is compact_attention with its defaults.", chosen.id());
-  return question;
+  StandIn shown = stand_in_for(workspace, kOfBlocks);
+  return {workspace.place(), std::move(shown.method), std::move(shown.why)};
 }
 
 ViewInfo block_tables_view() {

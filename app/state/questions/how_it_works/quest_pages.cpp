@@ -16,6 +16,15 @@
 namespace kvloupe::state {
 namespace {
 
+constexpr MethodKind kOfPages{.id = "quest",
+                              .others = "does not select pages",
+                              .things = "pages",
+                              .same_budget = true,
+                              .has = [](const MethodChoice& method, const trace::TraceInfo&) {
+                                return method.known() && method.spec->traits().granularity ==
+                                                             trace::Granularity::Page;
+                              }};
+
 using analysis::PageReport;
 using analysis::PageScore;
 using analysis::PageStep;
@@ -138,15 +147,8 @@ std::uint64_t QuestPagesQuestion::bytes(const Answer& answer) {
 }
 
 QuestPagesQuestion quest_pages_question(const Workspace& workspace) {
-  QuestPagesQuestion question{workspace.place(), workspace.method(), {}};
-  if (question.place.empty()) return question;
-  const MethodChoice chosen = question.method;
-  if (chosen.known() && chosen.spec->traits().granularity == trace::Granularity::Page)
-    return question;
-  StandIn quest = stand_in_for(chosen, question.place, "quest", "does not select pages", "pages");
-  question.method = std::move(quest.method);
-  question.stand_in = std::move(quest.why);
-  return question;
+  StandIn shown = stand_in_for(workspace, kOfPages);
+  return {workspace.place(), std::move(shown.method), std::move(shown.why)};
 }
 
 ViewInfo quest_pages_view() {

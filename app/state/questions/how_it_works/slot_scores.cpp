@@ -45,9 +45,13 @@ Array array(Workspace& workspace) {
   return array_of("<f4", {scores.rows, scores.cols}, scores.values);
 }
 
-bool has_slots(const MethodChoice& method) {
-  return method.known() && method.spec->traits().has_slots;
-}
+constexpr MethodKind kWithSlots{.id = "quoka",
+                                .others = "scores keys without query slots",
+                                .things = "slots",
+                                .same_budget = true,
+                                .has = [](const MethodChoice& method, const trace::TraceInfo&) {
+                                  return method.known() && method.spec->traits().has_slots;
+                                }};
 
 void count_won(Answer& answer) {
   const analysis::SlotScores& slots = answer.slots;
@@ -121,13 +125,8 @@ std::int32_t Answer::query(const Place& at, std::int64_t slot) const {
 }
 
 SlotScoresQuestion slot_scores_question(const Workspace& workspace) {
-  SlotScoresQuestion question{workspace.place(), workspace.method(), {}};
-  if (question.place.empty() || has_slots(question.method)) return question;
-  StandIn quoka = stand_in_for(question.method, question.place, "quoka",
-                               "scores keys without query slots", "slots");
-  question.method = std::move(quoka.method);
-  question.stand_in = std::move(quoka.why);
-  return question;
+  StandIn shown = stand_in_for(workspace, kWithSlots);
+  return {workspace.place(), std::move(shown.method), std::move(shown.why)};
 }
 
 ViewInfo slot_scores_view() {

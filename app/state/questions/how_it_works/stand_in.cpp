@@ -1,5 +1,6 @@
 #include "app/state/questions/how_it_works/stand_in.h"
 
+#include "app/state/workspace.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -7,30 +8,54 @@
 namespace kvloupe::state {
 namespace {
 
-std::string why(const MethodChoice& chosen, const std::string& id, const std::string& kind,
-                const std::string& things) {
-  if (chosen.empty()) return {};
-  if (!chosen.known())
-    return fmt::format("This version does not know the {} of {}: shown is {}.", things, chosen.id(),
-                       id);
-  return fmt::format("{} {}: shown is {} with {}.", chosen.id(), kind, id,
-                     chosen.spec->has_budget() ? "the same budget" : "a budget of its own");
-}
-
-}  // namespace
-
-StandIn stand_in_for(const MethodChoice& chosen, const Place& place, const std::string& id,
-                     const std::string& kind, const std::string& things) {
+// `id` with the budget of the method chosen, or with the default one.
+selection::MethodSpec with_budget_of(const MethodChoice& chosen, const Place& place,
+                                     const char* id) {
   using selection::MethodSpec;
   const MethodSpec source = chosen.known() && chosen.spec->has_budget()
                                 ? *chosen.spec
                                 : MethodSpec::parse(default_spec(place.info().num_tokens));
   const std::int64_t tokens = source.budget_tokens();
-  const std::string text =
+  return MethodSpec::parse(
       tokens > 0 ? fmt::format("{}:budget_tokens={}", id, tokens)
-                 : fmt::format("{}:budget_ratio={}", id, format_shortest(source.budget_ratio()));
-  return {choice_anew(MethodSpec::parse(text).resolved(place.trace->shape())),
-          why(chosen, id, kind, things)};
+                 : fmt::format("{}:budget_ratio={}", id, format_shortest(source.budget_ratio())));
+}
+
+// The method and what it is called in the sentence.
+StandIn found(const Workspace& workspace, const MethodKind& kind) {
+  const Place& place = workspace.place();
+  for (const Slot slot : kSlots)
+    if (const MethodChoice& other = workspace.method(slot); kind.has(other, place.info()))
+      return {other, fmt::format("{}, {}", letter_of(slot), other.id())};
+  for (const trace::RunInfo& run : place.info().runs)
+    if (MethodChoice recorded = choice_of_run(run, *place.trace); kind.has(recorded, place.info()))
+      return {recorded, fmt::format("{}, recorded in this trace", recorded.id())};
+  const MethodChoice& chosen = workspace.method();
+  const bool given = chosen.known() && chosen.spec->has_budget();
+  const auto spec = kind.same_budget ? with_budget_of(chosen, place, kind.id)
+                                     : selection::MethodSpec::parse(kind.id);
+  return {choice_anew(spec.resolved(place.trace->shape())),
+          fmt::format("{} with {}", kind.id,
+                      !kind.same_budget ? "its defaults"
+                      : given           ? "the same budget"
+                                        : "a budget of its own")};
+}
+
+}  // namespace
+
+StandIn stand_in_for(const Workspace& workspace, const MethodKind& kind) {
+  const MethodChoice& chosen = workspace.method();
+  const Place& place = workspace.place();
+  if (place.empty() || kind.has(chosen, place.info())) return {chosen, {}};
+  StandIn result = found(workspace, kind);
+  if (chosen.empty())
+    result.why.clear();
+  else if (!chosen.known() && *kind.things != 0)
+    result.why = fmt::format("This version does not know the {} of {}: shown is {}.", kind.things,
+                             chosen.id(), result.why);
+  else
+    result.why = fmt::format("{} {}: shown is {}.", chosen.id(), kind.others, result.why);
+  return result;
 }
 
 }  // namespace kvloupe::state

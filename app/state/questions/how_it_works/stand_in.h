@@ -1,4 +1,5 @@
-// Views of one kind of methods show a method of that kind where the one chosen is of another.
+// Views of one kind of methods show a method of that kind where the one chosen is of another: the one
+// beside it, else a run of the trace, else the method that the view is about.
 #pragma once
 
 #include "app/state/method_choice.h"
@@ -8,13 +9,22 @@
 
 namespace kvloupe::state {
 
+class Workspace;
+
+struct MethodKind {
+  const char* id = "";      // of the method that the view is about
+  const char* others = "";  // "does not select pages": what is said of a method of another kind
+  const char* things =
+      "";  // "pages": what this version does not know of an unknown method; empty: it does
+  bool same_budget = false;  // `id` gets the budget of the method chosen, not its own default
+  bool (*has)(const MethodChoice& choice, const trace::TraceInfo& info) = nullptr;
+};
+
 struct StandIn {
   MethodChoice method;
-  std::string why;  // a sentence
+  std::string why;  // a sentence; empty: it is the method chosen
 };
-// `id` with the budget of the method chosen, or with the default one. `kind`: what that method lacks, as in
-// "snapkv does not select pages", and `things` of it that this version does not know.
-StandIn stand_in_for(const MethodChoice& chosen, const Place& place, const std::string& id,
-                     const std::string& kind, const std::string& things);
+// The method chosen, where it is of this kind or there is no trace.
+StandIn stand_in_for(const Workspace& workspace, const MethodKind& kind);
 
 }  // namespace kvloupe::state

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
+#include <string_view>
 
 namespace kvloupe::state {
 namespace {
@@ -123,6 +125,20 @@ std::string problem(Workspace& workspace) {
 }
 
 }  // namespace
+
+ResultsSight scores_across_more_than_one(const ReadResults& results) {
+  ResultsSight sight;
+  for (const char* across : {"task", kBudget, "length"}) {
+    std::set<std::string> columns;
+    for (const ResultSample& sample : results.file.samples)
+      if (sample.method != kDense) columns.insert(column_of(across)(sample));
+    columns.erase("");
+    if (columns.size() < 2) continue;
+    if (across != std::string_view("task")) sight.options[std::string(kView) + ".across"] = across;
+    break;
+  }
+  return sight;
+}
 
 TaskScoresQuestion task_scores_question(const Workspace& workspace) {
   return {of_results(workspace), workspace.option(kView, "across")};

@@ -25,6 +25,9 @@ struct TaskScoresQuestion : OfResults {
   static std::uint64_t bytes(const Answer& answer);
 };
 
+// For results that open: a column for each task, or, where there is one task, for each budget or each length.
+ResultsSight scores_across_more_than_one(const ReadResults& results);
+
 TaskScoresQuestion task_scores_question(const Workspace& workspace);
 
 }  // namespace kvloupe::state
