@@ -299,10 +299,14 @@ class BudgetSweepPanel final : public Panel {
       look.weights.push_back(1.0F);
     }
     std::vector<ImU32> colors;
+    bool all_reached = true;
     for (const SweepStroke& line : lines) {
       if (!line.curve->has_budget() || line.curve->points.empty()) continue;
       table.rows.push_back({line.label});
-      for (const auto& enough : line.curve->enough_of(number)) table.rows.back().push_back(enough);
+      for (const auto& enough : line.curve->enough_of(number)) {
+        table.rows.back().push_back(enough);
+        all_reached &= enough.has_value();
+      }
       colors.push_back(line.color);
     }
     look.ink = [&](std::size_t row, std::size_t column) {
@@ -312,7 +316,8 @@ class BudgetSweepPanel final : public Panel {
     widgets::table_ui(context.palette, "##enough", table, look);
     widgets::text_wrapped(
         context.palette.muted,
-        result->exact ? "All larger budgets tested reach it too. \u2013: no budget reaches it."
+        result->exact ? "All larger budgets tested reach it too." +
+                            std::string(all_reached ? "" : " \u2013: no budget reaches it.")
         : result.question.wants_exact()
             ? "Being refined. \u2013: not reached by the budgets computed so far."
             : "From here on, among the budgets computed; scope head finds the exact one. \u2013: "

@@ -56,14 +56,16 @@ void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& 
               const std::vector<ImVec2>& at) {
   const widgets::FontScope small(widgets::Type::Caption);
   const ImVec2 low = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  std::vector<ImVec2> taken = at;
+  const float near = widgets::em(0.2F);
+  std::vector<Circle> taken;
+  for (const ImVec2& point : at) taken.push_back({point, near});
   for (std::size_t i = 0; i < points.size(); ++i) {
     const ImVec2 words = ImGui::CalcTextSize(points[i].name.c_str());
     const ImVec2 from = place_of_words(at[i], widgets::em(0.55F), widgets::em(0.55F), words, low,
                                        {low.x + size.x, low.y + size.y}, taken);
     draw->AddText(from, color_of_row(context, *points[i].row), points[i].name.c_str());
     for (const float part : {0.0F, 0.25F, 0.5F, 0.75F, 1.0F})
-      taken.emplace_back(from.x + part * words.x, from.y + words.y / 2);
+      taken.push_back({{from.x + part * words.x, from.y + words.y / 2}, near});
   }
 }
 

@@ -147,11 +147,10 @@ class DecodeDriftPanel final : public Panel {
                                 bool figure) {
     if (!drift.against_dense())
       return fmt::format(
-          "The dense model's mean loss is {:.3f} nat. In a closed loop the model reads only what a "
-          "method keeps: its loss, next tokens and answer would stand here beside these. This "
-          "trace "
-          "has none{}.",
-          drift.mean_nll(), figure ? ": capture with --closed-loop SPEC --drift" : "");
+          "The dense model's mean loss is {:.2f} nat{}. A closed loop, in which the model reads "
+          "only what a method keeps, would stand beside it: this trace has none{}.",
+          drift.mean_nll(), state::span_loss_words(drift, info),
+          figure ? " (capture with --closed-loop SPEC --drift)" : "");
     const std::string text = fmt::format(
         "The closed loop costs {:+.3f} nat a token ({:.3f}, the dense model {:.3f} on the same "
         "tokens){}. Next-token distributions are {:.2g} nat apart on average.",
@@ -190,7 +189,7 @@ class DecodeDriftPanel final : public Panel {
       for (std::size_t t = first; t < last; ++t)
         if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
           draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
-                                widgets::em(0.11F), widgets::with_alpha(color, 0.5F));
+                                widgets::em(0.14F), widgets::with_alpha(color, 0.5F));
     const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
     const auto step = std::max<std::size_t>(
         1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
@@ -210,14 +209,14 @@ class DecodeDriftPanel final : public Panel {
                                        context.palette.current, widgets::em(0.1F));
   }
 
-  // What 98 of 100 tokens lose at most: one that comes as a surprise would press the line to the floor.
+  // What 95 of 100 tokens lose at most: one that comes as a surprise would press the line to the floor.
   float most_of(const Drifts& result) {
     if (std::exchange(most_is_of_, result.key) == result.key) return most_;
     std::vector<float> losses = result->nll;
     most_ = 0;
     std::erase_if(losses, [](float loss) { return !std::isfinite(loss); });
     if (losses.empty()) return most_;
-    const auto at = losses.begin() + static_cast<std::ptrdiff_t>((losses.size() - 1) * 98 / 100);
+    const auto at = losses.begin() + static_cast<std::ptrdiff_t>((losses.size() - 1) * 95 / 100);
     std::ranges::nth_element(losses, at);
     return most_ = *at;
   }

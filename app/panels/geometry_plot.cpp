@@ -150,7 +150,7 @@ void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
       if (!watched) draw->AddCircleFilled(at[i], r, color);
       if (!result->fates.empty() && !watched)
         draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
-      if (key == 0) draw->AddCircle(at[i], out, palette.by_rule, 0, widgets::em(0.12F));
+      if (key == 0) draw->AddCircle(at[i], out, palette.text, 0, widgets::em(0.12F));
       if (watched) watched_key_ui(draw, palette, at[i], out, color);
     }
 }
@@ -232,7 +232,7 @@ void GeometryPlot::sink_at_edge_ui(ImDrawList* draw, const widgets::Palette& pal
   const ImVec2 edge(std::clamp(at.x, canvas.low.x + pad, canvas.high.x - pad),
                     std::clamp(at.y, canvas.low.y + pad, canvas.high.y - pad));
   draw->AddCircleFilled(edge, widgets::em(0.3F), color_of_key(palette, result, 0));
-  draw->AddCircle(edge, widgets::em(0.4F), palette.by_rule, 0, widgets::em(0.12F));
+  draw->AddCircle(edge, widgets::em(0.4F), palette.text, 0, widgets::em(0.12F));
   const widgets::FontScope small(widgets::Type::Caption);
   const char* words = at.x > canvas.high.x ? "key 0 \u2192" : "key 0";
   const ImVec2 size = ImGui::CalcTextSize(words);
@@ -276,8 +276,10 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
       if ((by_this || by_other) != chosen) continue;
       const float radius = row ? query_radius(wanted, *row, chosen) : widgets::em(0.2F);
       const ImU32 color = color_of_query(palette, result, i);
+      // Beside another method what neither asks is the ground; so are other chunks.
+      const float shade = spec.beside != nullptr && !chosen ? 0.35F : row ? 1 : 0.6F;
       QueryDot dot{canvas.queries[i], radius * size_at(canvas.query_depth, i),
-                   row ? color : widgets::with_alpha(color, 0.6F), by_this,
+                   widgets::with_alpha(color, shade), by_this,
                    state::in_question(place, points.query_positions[i])};
       if (spec.beside != nullptr) {
         dot.ring = widgets::color_of_slot(palette, state::Slot::A);
@@ -288,9 +290,17 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
       if (row && wanted && *row == wanted->most_of) most = i;
     }
   if (looked) looked_at_ui(canvas.draw, palette, canvas.queries[*looked]);
-  if (most && spec.names)
-    most_wanted_ui(canvas.draw, palette, place, wanted, canvas.queries, canvas.queries[*most],
-                   canvas.low, canvas.high);
+  if (most && spec.names) {
+    std::vector<Circle> dots;
+    for (std::size_t i = 0; i < canvas.queries.size(); ++i) {
+      const auto row = result->row_of(place, i);
+      dots.push_back(
+          {canvas.queries[i], row ? query_radius(wanted, *row, true) : widgets::em(0.2F)});
+    }
+    for (const ImVec2& key : canvas.keys) dots.push_back({key, widgets::em(0.2F)});
+    most_wanted_ui(canvas.draw, palette, place, wanted, dots, canvas.queries[*most], canvas.low,
+                   canvas.high);
+  }
   if (canvas.means.size() > 1)
     path_ui(canvas.draw, palette, result, canvas.means);
   else if (canvas.means.size() == 1)

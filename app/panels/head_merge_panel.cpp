@@ -132,12 +132,20 @@ class HeadMergePanel final : public Panel {
     ImGui::Dummy({0, ImGui::GetTextLineHeight()});  // the axis
   }
 
-  // A column a head: the keys that it alone would have kept.
+  static constexpr std::size_t kInWindow = 10;
+
+  // A column a head: the keys that it alone would have kept, and those that it gets for them.
   static void lost_ui(DrawContext& context, const Merge& result) {
     const auto& heads = result->choices.heads;
-    heading_ui(context, "Lost by the merge",
-               "keys that the head alone would keep, with their mass M: its queries' attention, "
-               "summed");
+    // A figure that cannot show two keys of a head shows none; most have room for those lost alone.
+    if (context.figure && context.least_plot <= 0 &&
+        ImGui::GetContentRegionAvail().y < 4 * ImGui::GetTextLineHeightWithSpacing())
+      return;
+    heading_ui(context, context.figure ? "Lost by the merge" : "Lost and gained by the merge",
+               context.figure
+                   ? "keys that the head alone would keep, by share of its attention to the past"
+                   : "the best keys that the head alone would keep, and those that it gets in "
+                     "their place, by share of its attention to past keys");
     // Narrow windows hold fewer columns side by side than there are heads.
     const float least = widgets::em(11);
     const auto most =
@@ -161,48 +169,62 @@ class HeadMergePanel final : public Panel {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, fmt::format("query head {}", head.q_head));
     }
-    if (head.lost.empty()) {
-      widgets::text_colored(context.palette.muted, "none");
-      return;
-    }
-    const state::Place& place = result.question.place;
     const float line = ImGui::GetTextLineHeightWithSpacing();
-    // A figure shows as many as fit whole.
-    std::size_t count = head.lost.size();
     constexpr std::size_t kOnPaper = 8;  // of each head; the page grows by what they need
+    std::size_t most = kInWindow;
     if (context.least_plot > 0)
-      count = std::min(count, kOnPaper);
-    else if (context.figure)
-      count = std::min(count, static_cast<std::size_t>(
-                                  std::max(0.0F, ImGui::GetContentRegionAvail().y / line - 0.5F)));
-    const float number = widgets::em(3.4F), bar = widgets::em(3);
-    for (std::size_t i = 0; i < count; ++i) {
-      const Head::Key& key = head.lost[i];
-      const ImVec2 at = ImGui::GetCursorScreenPos();
-      const float room = ImGui::GetContentRegionAvail().x;
-      const state::Place& here = context.workspace.place();
-      const bool chosen = here.key_begin == key.key && here.key_end == key.key + 1;
-      if (context.figure)
-        ImGui::Dummy({room, ImGui::GetTextLineHeight()});
-      else if (ImGui::Selectable(fmt::format("###key {}", i).c_str(), chosen) && !result.stale)
-        state::go_to(context.workspace, {place.layer, result->row, place.chunk, key.key},
-                     result->layout);
-      if (!context.figure && ImGui::IsItemHovered()) {
-        context.workspace.pointer.at(place, key.key);
-        widgets::tooltip("key %s\nM %.4g", token_line(place, key.key).c_str(), key.mass);
-      }
-      ImDrawList* draw = ImGui::GetWindowDrawList();
-      const float text = ImGui::GetTextLineHeight();
-      const float top = at.y + text * 0.3F, bottom = at.y + text * 0.75F;
-      const float share =
-          result->most_lost > 0 ? static_cast<float>(key.mass / result->most_lost) : 0;
-      draw->AddRectFilled({at.x, top}, {at.x + std::max(1.0F, bar * share), bottom},
-                          context.palette.miss, widgets::em(0.1F));
-      draw->AddText({at.x + bar + widgets::em(0.4F), at.y}, context.palette.muted,
-                    state::mass_text(key.mass).c_str());
-      draw->AddText({at.x + bar + number, at.y}, context.palette.text,
-                    widgets::elided(token_line(place, key.key), room - bar - number).c_str());
+      most = kOnPaper;
+    else if (context.figure)  // as many as fit whole
+      most =
+          static_cast<std::size_t>(std::max(0.0F, ImGui::GetContentRegionAvail().y / line - 0.5F));
+    keys_ui(context, result, head, head.lost, "lost", context.palette.miss, most);
+    if (!context.figure)
+      keys_ui(context, result, head, head.gained, "gained", context.palette.hit, most);
+  }
+
+  // Keys with their share of the head's attention to past keys, under what they have in all.
+  static void keys_ui(DrawContext& context, const Merge& result, const Head& head,
+                      const std::vector<Head::Key>& keys, const char* what, ImU32 color,
+                      std::size_t most) {
+    if (!context.figure || keys.empty())
+      widgets::text_colored(context.palette.muted,
+                            keys.empty() ? fmt::format("nothing {}", what) : what);
+    ImGui::PushID(what);
+    for (std::size_t i = 0; i < std::min(keys.size(), most); ++i)
+      key_ui(context, result, head, keys[i], color);
+    ImGui::PopID();
+  }
+
+  static void key_ui(DrawContext& context, const Merge& result, const Head& head,
+                     const Head::Key& key, ImU32 color) {
+    const state::Place& place = result.question.place;
+    const float number = widgets::em(4.2F), bar = widgets::em(3);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float room = ImGui::GetContentRegionAvail().x;
+    const state::Place& here = context.workspace.place();
+    const bool chosen = here.key_begin == key.key && here.key_end == key.key + 1;
+    const double share = head.whole > 0 ? key.mass / head.whole : 0;
+    if (context.figure)
+      ImGui::Dummy({room, ImGui::GetTextLineHeight()});
+    else if (ImGui::Selectable(fmt::format("###key {}", key.key).c_str(), chosen) && !result.stale)
+      state::go_to(context.workspace, {place.layer, result->row, place.chunk, key.key},
+                   result->layout);
+    if (!context.figure && ImGui::IsItemHovered()) {
+      context.workspace.pointer.at(place, key.key);
+      widgets::tooltip("key %s\n%.4g %% of the head's attention to past keys, M %.4g",
+                       token_line(place, key.key).c_str(), 100 * share, key.mass);
     }
+    ImDrawList* draw = ImGui::GetWindowDrawList();
+    const float text = ImGui::GetTextLineHeight();
+    const double part = result->most_share > 0 ? share / result->most_share : 0;
+    draw->AddRectFilled(
+        {at.x, at.y + text * 0.3F},
+        {at.x + std::max(1.0F, bar * static_cast<float>(part)), at.y + text * 0.75F}, color,
+        widgets::em(0.1F));
+    draw->AddText({at.x + bar + widgets::em(0.4F), at.y}, context.palette.muted,
+                  fmt::format("{:.2g} %", 100 * share).c_str());
+    draw->AddText({at.x + bar + number, at.y}, context.palette.text,
+                  widgets::elided(token_line(place, key.key), room - bar - number).c_str());
   }
 
   state::LastAnswer<HeadMergeQuestion> shown_;

@@ -61,7 +61,7 @@ void bar_ui(DrawContext& context, const Bar& bar, double half) {
     draw->AddLine({end.x, end.y - cap}, {end.x, end.y + cap}, context.palette.text, line);
   if (bar.floor_ms > 0) {
     const float x = ImPlot::PlotToPixels(bar.floor_ms, bar.y).x;
-    draw->AddLine({x, from.y}, {x, to.y}, context.palette.accent, widgets::em(0.2F));
+    draw->AddLine({x, from.y}, {x, to.y}, context.palette.text, widgets::em(0.2F));
   }
   const std::string text = fmt::format("{:.3g} ms", s.median_ms);
   draw->AddText(
@@ -90,18 +90,17 @@ void point_at(DrawContext& context, const std::vector<Bar>& bars) {
       {fmt::format("quartiles {:.4g} and {:.4g} ms, {} {}", s.q25_ms, s.q75_ms, s.samples,
                    s.samples == 1 ? "sample" : "samples")}};
   if (bar.floor_ms > 0)
-    lines.push_back({fmt::format("the line: not less than {:.3g} ms on this machine", bar.floor_ms),
-                     context.palette.accent});
+    lines.push_back(
+        {fmt::format("the line: not less than {:.3g} ms on this machine", bar.floor_ms)});
   widgets::tooltip(std::move(lines));
 }
 
-void axes(const DrawContext& context, const std::vector<Bar>& bars, std::size_t parts) {
+void axes(const std::vector<Bar>& bars, std::size_t parts) {
   double longest = 1e-6;
   for (const Bar& bar : bars)
     longest = std::max({longest, bar.part.stats.q75_ms, bar.part.stats.median_ms});
-  // The numbers beside the bars have their unit.
-  ImPlot::SetupAxes(context.figure ? "ms" : nullptr, nullptr, 0,
-                    ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
+  ImPlot::SetupAxes(nullptr, nullptr, 0, ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Invert);
+  ImPlot::SetupAxisFormat(ImAxis_X1, "%g ms");
   // Room for the number right of the longest bar.
   const float width = std::max(ImGui::GetContentRegionAvail().x, widgets::em(20));
   const double room = widgets::em(7) / (width - widgets::em(13));
@@ -133,7 +132,7 @@ void latency_chart_ui(DrawContext& context, const std::vector<TimedMethod>& time
       std::clamp(height - 1, widgets::em(several ? 15 : 8.5F), widgets::em(several ? 32 : 24));
   if (!ImPlot::BeginPlot("##latency", {-1, room}, ImPlotFlags_CanvasOnly | ImPlotFlags_NoInputs))
     return;
-  axes(context, bars, parts);
+  axes(bars, parts);
   ImPlot::PushPlotClipRect();
   for (const Bar& bar : bars) bar_ui(context, bar, several ? 0.17 : 0.3);
   ImPlot::PopPlotClipRect();

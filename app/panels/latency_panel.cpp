@@ -162,7 +162,7 @@ class LatencyPanel final : public Panel {
         r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", dense,
         r.floor_ms > 0
-            ? " The line in attend: nothing that reads these keys is faster on this machine."
+            ? " The line across attend: attention over these keys cannot be faster on this machine."
             : "");
   }
 

@@ -23,7 +23,7 @@ using DiffCell = MethodDiffQuestion::Cell;
 using Diff = state::Result<MethodDiffQuestion>;
 
 constexpr const char* kView = "method_diff";
-constexpr float kListWidth = 20;  // em
+constexpr float kListWidth = 18;  // em
 
 // What a cell of this Jaccard index looks like: equal sets fade into the panel, and the cell that
 // differs most is as bright as colours go.
@@ -57,7 +57,7 @@ class MethodDiffPanel final : public Panel {
     divergence_ui(context, result);
     scale_ui(context, result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const bool with_list = room.x > widgets::em(3 * kListWidth);
+    const bool with_list = room.x > widgets::em(2.5F * kListWidth);
     const float list = with_list ? widgets::em(kListWidth + 1) : 0;
     map_ui(context, result, {room.x - list, std::max(room.y, widgets::em(9))});
     if (!with_list) return;
@@ -121,13 +121,20 @@ class MethodDiffPanel final : public Panel {
       headline_ui(context,
                   fmt::format("They differ most in layer {}, {}: Jaccard {:.2f}.", most.layer,
                               chunk_name(result.question.place.info(), most.chunk), most.jaccard));
+      if (!context.figure) {
+        if (ImGui::SmallButton("Go there") && !result.stale) go(context, most.layer, most.chunk);
+        ImGui::SameLine(0, widgets::em(0.6F));
+        if (ImGui::SmallButton("First divergence") && !result.stale)
+          go(context, first.layer, first.chunk, first.row * result->diff.layout.q_heads_per_row);
+        ImGui::SameLine(0, widgets::em(0.6F));
+      }
     }
-    if (!context.figure) {
-      if (ImGui::SmallButton("Go there") && !result.stale)
-        go(context, first.layer, first.chunk, first.row * result->diff.layout.q_heads_per_row);
-      ImGui::SameLine(0, widgets::em(0.6F));
-    }
-    widgets::text_wrapped(context.palette.text, "First divergence (framed): " + words + ".");
+    widgets::text_wrapped(context.palette.text, "First divergence: " + words + ".");
+    using Shape = widgets::LegendItem::Shape;
+    widgets::legend_ui(context.palette,
+                       {{"differ most", context.palette.accent, Shape::Frame},
+                        {"first divergence", context.palette.warning, Shape::Frame},
+                        {"the cell shown", context.palette.text, Shape::Frame}});
   }
 
   static void scale_ui(DrawContext& context, const Diff& result) {
@@ -137,10 +144,19 @@ class MethodDiffPanel final : public Panel {
     ImGui::SameLine(0, widgets::em(1));
     std::string text = fmt::format("{} of {} cells alike", format_count(result->same),
                                    format_count(std::ssize(result->cells)));
+    const std::int64_t whole = std::ranges::count_if(result->cells, keeps_all);
+    if (whole > 0)
+      text += whole == result->same
+                  ? ", where both keep everything"
+                  : fmt::format(", {} where both keep everything", format_count(whole));
     if (result.question.other)
       text += fmt::format(", {} tokens in both prompts", format_count(result->diff.aligned_tokens));
     widgets::text_colored(context.palette.muted,
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
+  }
+
+  static bool keeps_all(const DiffCell& cell) {
+    return cell.jaccard == 1 && cell.mass_a > 1 - 1e-6 && cell.mass_b > 1 - 1e-6;
   }
 
   void map_ui(DrawContext& context, const Diff& result, ImVec2 size) {
@@ -187,14 +203,20 @@ class MethodDiffPanel final : public Panel {
     });
   }
 
-  // The place, and the first divergence.
+  // The place, the cell that differs most and the first divergence. Each with a dark line outside, so that it
+  // stands out from light cells too; the inside of a cell stays free.
   static void marks_ui(DrawContext& context, const Diff& result) {
-    if (const replay::DiffRow* first = result->diff.first_divergence())
-      frame_ui(*result, first->layer, first->chunk, context.palette.warning, 0);
+    const auto mark = [&](int layer, int chunk, ImU32 color) {
+      frame_ui(*result, layer, chunk, context.palette.panel, -2);
+      frame_ui(*result, layer, chunk, color, 0);
+    };
     const state::Place& place = result.question.place;
-    // Two lines, so that it stands out from dark cells and light ones.
-    frame_ui(*result, place.layer, place.chunk, context.palette.panel, 2);
-    frame_ui(*result, place.layer, place.chunk, context.palette.text, 4);
+    mark(place.layer, place.chunk, context.palette.text);
+    if (const replay::DiffRow* first = result->diff.first_divergence())
+      mark(first->layer, first->chunk, context.palette.warning);
+    if (result->by_jaccard.empty()) return;
+    const DiffCell& most = result->cells[static_cast<std::size_t>(result->by_jaccard.front())];
+    mark(most.layer, most.chunk, context.palette.accent);
   }
 
   static void frame_ui(const MethodDiffQuestion::Answer& answer, int layer, int chunk, ImU32 color,

@@ -159,6 +159,7 @@ void OverviewGrid::draw(DrawContext& context, const Overview& result, const Numb
                       1.5F);
       if (numbers) number_in(draw, value, color, from, to);
     }
+  framed_ui(context, grid, result);
   current_ui(context, grid, result);
   axes_ui(context, grid, *result);
   ImGui::SetCursorScreenPos(grid.at);
@@ -201,6 +202,19 @@ bool OverviewGrid::move_ui(const Cells& grid) {
     ImGui::SetScrollY(ImGui::GetScrollY() - io.MouseDelta.y);
   }
   return dragged;
+}
+
+// The cell that the finding names; of a watched span it names none.
+void OverviewGrid::framed_ui(DrawContext& context, const Cells& grid, const Overview& result) {
+  if (num_grids_ > 1 || result->by_worth.empty() || result.question.watched()) return;
+  const auto cell = static_cast<int>(result->by_worth.front());
+  const int l = cell / grid.num_heads, h = cell % grid.num_heads;
+  const ImVec2 from = grid.from(l, h), to = grid.to(l, h);
+  const float line = std::max(2.0F, widgets::em(0.14F));
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  draw->AddRect({from.x - line, from.y - line}, {to.x + line, to.y + line}, context.palette.panel,
+                3, 0, line);
+  draw->AddRect(from, to, context.palette.warning, 3, 0, line);
 }
 
 // The cell of the place; and the one under the mouse, in all grids.

@@ -41,6 +41,7 @@ class OverviewGrid {
   struct Cells;
   ImVec2 least_cell() const;
   bool move_ui(const Cells& grid);
+  void framed_ui(DrawContext& context, const Cells& grid, const Overview& result);
   void current_ui(DrawContext& context, const Cells& grid, const Overview& result);
   void pointed_ui(DrawContext& context, const Cells& grid,
                   const state::OverviewQuestion::Answer& answer);

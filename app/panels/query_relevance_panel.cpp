@@ -47,27 +47,50 @@ class QueryRelevancePanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
+  // What gives nothing stands where the axis begins.
+  static double least_attention(const QueryAnswer& answer) {
+    constexpr double kDecades = 1e-4;
+    double least = answer.most_attention;
+    for (const float given : answer.geometry.max_attention)
+      if (given > 0) least = std::min(least, double{given});
+    return std::max({least, kDecades * answer.most_attention, 1e-9});
+  }
+
+  // Straight in what it is fitted to, curved on a logarithmic axis.
+  static void line_ui(const widgets::Palette& palette, const QueryRelevanceQuestion::Answer& answer,
+                      double least) {
+    const double low = answer.queries->least_relevance, high = answer.queries->most_relevance;
+    constexpr int kParts = 100;
+    std::vector<ImVec2> line;
+    for (int i = 0; i <= kParts; ++i) {
+      const double x = low + (high - low) * i / kParts, y = answer.line->at(x);
+      if (y > least / 10) line.push_back(ImPlot::PlotToPixels(x, y));
+    }
+    ImPlot::GetPlotDrawList()->AddPolyline(line.data(), static_cast<int>(line.size()),
+                                           widgets::with_alpha(palette.text, 0.55F), 0,
+                                           widgets::em(0.12F));
+  }
+
   void plot_ui(DrawContext& context, const Relevance& result, const Wanted& wanted) {
     const QueryAnswer& answer = *result->queries;
     const float height = plot_height(context, ImGui::GetContentRegionAvail().y - 1);
     if (!ImPlot::BeginPlot("##relevance", {-1, height}, kScatterFlags)) return;
     ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)",
-                      fitting("largest attention given", "attention", height),
+                      fitting("largest attention given (log)", "attention", height),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     const double low = answer.least_relevance, high = answer.most_relevance;
     const double pad = std::max(0.05 * (high - low), 0.005);
-    ImPlot::SetupAxesLimits(low - pad, high + pad, 0, std::max(0.02, 1.08 * answer.most_attention),
+    // A few queries may give far more than the others: a linear axis would press those to the floor.
+    const double most = std::max(0.02, answer.most_attention), least = least_attention(answer);
+    ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
+    ImPlot::SetupAxesLimits(low - pad, high + pad, least / 1.5, 1.5 * most,
                             fit_.condition(result.question.place.cell_key()));
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    if (result->line)
-      ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(low, result->line->at(low)),
-                                         ImPlot::PlotToPixels(high, result->line->at(high)),
-                                         widgets::with_alpha(context.palette.text, 0.55F),
-                                         widgets::em(0.12F));
+    if (result->line) line_ui(context.palette, *result, least);
     const auto at = [&](std::size_t i) {
       return ImPlot::PlotToPixels(double{answer.geometry.relevance[i]},
-                                  double{answer.geometry.max_attention[i]});
+                                  std::max(double{answer.geometry.max_attention[i]}, least));
     };
     queries_ui(context, result.question.place, answer, wanted, at);
     ImPlot::PopPlotClipRect();

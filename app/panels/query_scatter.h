@@ -185,10 +185,31 @@ inline void looked_at_ui(ImDrawList* draw, const widgets::Palette& palette, ImVe
   draw->AddCircle(at, widgets::em(0.65F), palette.accent, 0, widgets::em(0.14F));
 }
 
+struct Circle {
+  ImVec2 at;
+  float radius = 0;
+};
+
+// The point of the rectangle that is nearest to `at`.
+inline ImVec2 nearest_of(ImVec2 at, ImVec2 begin, ImVec2 end) {
+  return {std::clamp(at.x, begin.x, end.x), std::clamp(at.y, begin.y, end.y)};
+}
+// Of the line from one point to the other.
+inline float distance_to_line(ImVec2 at, ImVec2 from, ImVec2 to) {
+  const ImVec2 along(to.x - from.x, to.y - from.y);
+  const float square = along.x * along.x + along.y * along.y;
+  const float part =
+      square > 0
+          ? std::clamp(((at.x - from.x) * along.x + (at.y - from.y) * along.y) / square, 0.0F, 1.0F)
+          : 0;
+  return std::hypot(from.x + part * along.x - at.x, from.y + part * along.y - at.y);
+}
+
 // The upper left corner of words about the dot `at`, `least` away from it or up to `most`: within low to
-// high, where they lie over the fewest of the dots, and then as near as can be.
+// high, where they lie over the fewest of the dots, the line from their dot to them crosses the fewest, and
+// then as near as can be.
 inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, ImVec2 low,
-                             ImVec2 high, const std::vector<ImVec2>& dots) {
+                             ImVec2 high, const std::vector<Circle>& dots) {
   std::vector<ImVec2> places;
   for (float out = least; out <= most; out += widgets::em(1.5F))
     places.insert(places.end(), {{at.x + out, at.y - size.y / 2},
@@ -199,15 +220,22 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
                                  {at.x + out, at.y + out},
                                  {at.x - out - size.x, at.y - out - size.y},
                                  {at.x - out - size.x, at.y + out}});
-  constexpr std::size_t kOutside = 1000;
+  constexpr std::size_t kOutside = 100000,
+                        kHidden = 3;  // a dot under words is worse than one crossed
   const auto cost = [&](ImVec2 from) {
+    const ImVec2 to(from.x + size.x, from.y + size.y);
     std::size_t sum = 0;
-    if (from.x < low.x || from.y < low.y || from.x + size.x > high.x || from.y + size.y > high.y)
-      sum = kOutside;
-    const float near = widgets::em(0.4F);
-    for (const ImVec2& dot : dots)
-      sum += dot.x > from.x - near && dot.x < from.x + size.x + near && dot.y > from.y - near &&
-             dot.y < from.y + size.y + near;
+    if (from.x < low.x || from.y < low.y || to.x > high.x || to.y > high.y) sum = kOutside;
+    const float near = widgets::em(0.2F);
+    const ImVec2 end = nearest_of(at, from, to);
+    for (const Circle& dot : dots) {
+      const ImVec2 close = nearest_of(dot.at, from, to);
+      if (std::hypot(close.x - dot.at.x, close.y - dot.at.y) < dot.radius + near)
+        sum += kHidden;
+      else if ((dot.at.x != at.x || dot.at.y != at.y) &&
+               distance_to_line(dot.at, at, end) < dot.radius)
+        ++sum;
+    }
     return sum;
   };
   std::vector<std::size_t> costs;
@@ -220,7 +248,7 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
 // to high.
 inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
                            const state::Place& place, const Wanted& wanted,
-                           const std::vector<ImVec2>& dots, ImVec2 at, ImVec2 low, ImVec2 high) {
+                           const std::vector<Circle>& dots, ImVec2 at, ImVec2 low, ImVec2 high) {
   if (!wanted || wanted->most <= 0) return;
   const std::int32_t position =
       place.chunk_info().begin + static_cast<std::int32_t>(wanted->most_of);
@@ -228,12 +256,10 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
       fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
   const ImVec2 size = ImGui::CalcTextSize(name.c_str());
-  const ImVec2 from = place_of_words(at, out, out + widgets::em(6), size, low, high, dots);
+  const ImVec2 from = place_of_words(at, out, out + widgets::em(12), size, low, high, dots);
   const ImVec2 begin(from.x - widgets::em(0.2F), from.y),
       end(from.x + size.x + widgets::em(0.2F), from.y + size.y);
-  // From the dot to the nearest point of the words.
-  const ImVec2 near(std::clamp(at.x, begin.x, end.x), std::clamp(at.y, begin.y, end.y));
-  draw->AddLine(at, near, palette.text, widgets::em(0.08F));
+  draw->AddLine(at, nearest_of(at, begin, end), palette.text, widgets::em(0.12F));
   draw->AddRectFilled(begin, end, widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
   draw->AddText(from, palette.text, name.c_str());
 }
@@ -255,10 +281,11 @@ void queries_ui(DrawContext& context, const state::Place& place, const QueryAnsw
   if (const std::int32_t query = looked_at(place); query >= 0)
     looked_at_ui(draw, context.palette, at(static_cast<std::size_t>(query)));
   if (!wanted) return;
-  std::vector<ImVec2> dots;
-  for (std::size_t i = 0; i < answer.num_queries(); ++i) dots.push_back(at(i));
+  std::vector<Circle> dots;
+  for (std::size_t i = 0; i < answer.num_queries(); ++i)
+    dots.push_back({at(i), query_radius(wanted, i, answer.is_chosen(i))});
   const ImVec2 low = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  most_wanted_ui(draw, context.palette, place, wanted, dots, dots[wanted->most_of], low,
+  most_wanted_ui(draw, context.palette, place, wanted, dots, dots[wanted->most_of].at, low,
                  {low.x + size.x, low.y + size.y});
 }
 

@@ -137,7 +137,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "Not drawn, past rank 320: 70 of 87 wastes; 13 keys of needle, lost: 9"
+// "Not drawn, past rank 320: 70 of 87 wasted keys; 13 keys of needle, 9 lost"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -154,10 +154,10 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
   }
   if (watched + all_wastes == 0) return;
   std::string text = fmt::format("Not drawn, past rank {}:", format_count(std::llround(last)));
-  if (all_wastes > 0) text += fmt::format(" {} wastes", wastes);
+  if (all_wastes > 0) text += fmt::format(" {} wasted keys", wastes);
   if (watched > 0)
     text +=
-        fmt::format("{} {} {} of {}, lost: {}", all_wastes > 0 ? ";" : "", watched,
+        fmt::format("{} {} {} of {}, {} lost", all_wastes > 0 ? ";" : "", watched,
                     watched == 1 ? "key" : "keys",
                     state::readable_name(state::watched_span(methods.front().place)->name), lost);
   const widgets::FontScope small(widgets::Type::Caption);

@@ -68,7 +68,7 @@ widgets::Chip budget_chip(const state::MethodFacts& facts) {
             fmt::format("The method has no budget. Kept is the mean number over the chunks that "
                         "selected, for this row. They take {} of K and V as stored.",
                         format_bytes(facts.bytes)),
-            number(*facts.effective_budget) + " kept"};
+            "mean " + number(*facts.effective_budget) + " kept"};
   std::string brief = facts.requested_budget ? number(*facts.requested_budget) : "none";
   std::string text = (budget_is_a_share(facts) ? "mean budget " : "budget ") + brief;
   if (facts.effective_budget) {

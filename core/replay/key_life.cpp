@@ -69,14 +69,25 @@ class ChoicesOfCell {
       for (const std::int32_t key : keys) sum += static_cast<double>(mass[key]);
       return whole > 0 ? sum / whole : 1;
     };
-    HeadChoices::Head head{q_head, own, share(own), share(merged), {}};
-    for (const std::int32_t key : own)
-      if (!std::binary_search(merged.begin(), merged.end(), key))
-        head.lost.push_back({key, static_cast<double>(mass[key])});
-    std::sort(head.lost.begin(), head.lost.end(),
-              [](const auto& a, const auto& b) { return a.mass > b.mass; });
-    if (head.lost.size() > kMostLost) head.lost.resize(kMostLost);
-    return head;
+    // The best that one set has beside the other.
+    const auto beyond = [&](const std::vector<std::int32_t>& set,
+                            const std::vector<std::int32_t>& other) {
+      std::vector<HeadChoices::Head::Key> keys;
+      for (const std::int32_t key : set)
+        if (!std::binary_search(other.begin(), other.end(), key))
+          keys.push_back({key, static_cast<double>(mass[key])});
+      std::sort(keys.begin(), keys.end(),
+                [](const auto& a, const auto& b) { return a.mass > b.mass; });
+      if (keys.size() > kMostLost) keys.resize(kMostLost);
+      return keys;
+    };
+    return {.q_head = q_head,
+            .own = own,
+            .recall_alone = share(own),
+            .recall_merged = share(merged),
+            .lost = beyond(own, merged),
+            .gained = beyond(merged, own),
+            .whole = whole};
   }
 
   int q_heads_per_row_ = 1;

@@ -102,12 +102,14 @@ struct HeadChoices {
     std::vector<std::int32_t> own;  // what it keeps alone, ascending
     // Shares of the head's own mass over the candidates.
     double recall_alone = 1, recall_merged = 1;
-    // Its own best keys that the row lost, most mass first.
     struct Key {
       std::int32_t key = 0;
       double mass = 0;
     };
-    std::vector<Key> lost;
+    // Its own best keys that the row lost, and what the row keeps in their place: most mass first, 20 at
+    // most. `whole`: its own mass over the candidates.
+    std::vector<Key> lost, gained;
+    double whole = 0;
   };
   std::vector<Head> heads;           // empty where the method merges none, or evicts
   std::vector<std::int32_t> merged;  // what the row keeps

@@ -49,8 +49,8 @@ TEST(Findings, RecallIsHeldAgainstTheOracle) {
   OverviewQuestion question;
   question.asked = Number::MassRecall;
   EXPECT_EQ(overview_finding(question, answer),
-            "Mass recall is furthest below the oracle's in layer 7, KV head 0: 0.25, where the "
-            "oracle has 0.75.");
+            "Mass recall is furthest below the oracle's in layer 7, KV head 0 (framed): 0.25, "
+            "where the oracle has 0.75.");
   answer.by_worth.clear();
   EXPECT_EQ(overview_finding(question, answer), "");
 }
@@ -58,9 +58,10 @@ TEST(Findings, RecallIsHeldAgainstTheOracle) {
 TEST(Findings, OtherNumbersHaveTwoEnds) {
   OverviewQuestion::Answer answer = overview(Number::Entropy, {0.5F, 0.9F, 0.25F, 1});
   answer.by_worth = {3, 1, 0, 2};
-  EXPECT_EQ(overview_finding({}, answer),
-            "Entropy is highest in layer 7, KV head 1 (1.000), lowest in layer 7, KV head 0 "
-            "(0.250).");
+  EXPECT_EQ(
+      overview_finding({}, answer),
+      "Entropy is highest in layer 7, KV head 1 (framed, 1.000), lowest in layer 7, KV head 0 "
+      "(0.250).");
 }
 
 TEST(Findings, OfTwoMethodsTheMeansAndWhoIsBetter) {

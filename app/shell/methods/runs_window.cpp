@@ -192,9 +192,9 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   const std::string name = watched_ ? printable(watched_->name) : "";
   const std::string of_span = state::words_of(spans_, place.info());
   const std::string of_numbers = state::words_of(chunks_, place.info());
-  std::string scope = fmt::format("Layer {}, {}", place.layer, of_numbers);
+  std::string scope = fmt::format("Numbers of all heads of layer {}, {}", place.layer, of_numbers);
   if (watched_)
-    scope += fmt::format("; {}: KV head {}{}", name, place.kv_head(),
+    scope += fmt::format("; {} in KV head {}{}", name, place.kv_head(),
                          of_span == of_numbers ? "" : ", " + of_span);
   widgets::text_wrapped(palette.muted, scope + ".");
   std::vector<Row> rows = rows_of(workspace);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -87,6 +88,34 @@ std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceIn
                      near != nullptr ? "at " + readable_name(near->name)
                                      : fmt::format("at token {}", format_count(at)),
                      drift.excess_mean[static_cast<std::size_t>(at)], analysis::kMeanOf);
+}
+
+std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info) {
+  constexpr std::size_t kMost = 2;
+  const auto is_part = [&](const trace::TokenSpan& span) {
+    return std::ranges::any_of(info.spans, [&](const trace::TokenSpan& other) {
+      return is_landmark(other) && other.begin <= span.begin && span.end <= other.end &&
+             other.end - other.begin > span.end - span.begin;
+    });
+  };
+  std::vector<trace::TokenSpan> spans;
+  for (const trace::TokenSpan& span : info.spans)
+    if (is_landmark(span) && !is_part(span)) spans.push_back(span);
+  std::ranges::sort(spans, {}, &trace::TokenSpan::begin);
+  spans.resize(std::min(spans.size(), kMost));
+  std::string words;
+  for (const trace::TokenSpan& span : spans) {
+    double sum = 0;
+    int tokens = 0;
+    for (std::int32_t t = span.begin; t < std::min<std::int64_t>(span.end, std::ssize(drift.nll));
+         ++t)
+      if (const double loss = drift.nll[static_cast<std::size_t>(t)]; std::isfinite(loss)) {
+        sum += loss;
+        ++tokens;
+      }
+    if (tokens > 0) words += fmt::format(", {:.2f} on {}", sum / tokens, readable_name(span.name));
+  }
+  return words;
 }
 
 const analysis::Matrix& drift_matrix(const analysis::DecodeDrift& drift, const std::string& rows) {

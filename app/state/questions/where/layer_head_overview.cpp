@@ -167,11 +167,11 @@ std::string overview_finding(const OverviewQuestion& question,
   if (!answer.gap.values.empty()) {
     const float gap = answer.gap.values[static_cast<std::size_t>(first)];
     return fmt::format(
-        "{} is furthest below the oracle's in {}: {:.2f}, where the oracle has {:.2f}.", title,
-        at_first, value(first), value(first) + gap);
+        "{} is furthest below the oracle's in {} (framed): {:.2f}, where the oracle has {:.2f}.",
+        title, at_first, value(first), value(first) + gap);
   }
   const bool directed = replay::info_of(answer.overview.number).better != replay::Better::Neither;
-  return fmt::format("{} is {} in {} ({:.3f}), {} in {} ({:.3f}).", title,
+  return fmt::format("{} is {} in {} (framed, {:.3f}), {} in {} ({:.3f}).", title,
                      directed ? "worst" : "highest", at_first, value(first),
                      directed ? "best" : "lowest", where_in(answer, last), value(last));
 }

@@ -95,7 +95,9 @@ Answer HeadMergeQuestion::work(Steps& steps) const {
     answer.nothing = fmt::format("Layer {} keeps everything in {}: nothing is merged.", place.layer,
                                  chunk_name(place.info(), place.chunk));
   for (const Head& head : answer.choices.heads)
-    if (!head.lost.empty()) answer.most_lost = std::max(answer.most_lost, head.lost.front().mass);
+    for (const auto* keys : {&head.lost, &head.gained})
+      if (!keys->empty() && head.whole > 0)
+        answer.most_share = std::max(answer.most_share, keys->front().mass / head.whole);
   return answer;
 }
 
@@ -103,7 +105,7 @@ std::uint64_t HeadMergeQuestion::bytes(const Answer& answer) {
   std::uint64_t sum = sizeof(answer) + answer.choices.merged.size() * sizeof(std::int32_t);
   for (const Head& head : answer.choices.heads)
     sum += sizeof(head) + head.own.size() * sizeof(head.own[0]) +
-           head.lost.size() * sizeof(head.lost[0]);
+           (head.lost.size() + head.gained.size()) * sizeof(head.lost[0]);
   return sum;
 }
 

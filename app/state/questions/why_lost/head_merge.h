@@ -17,7 +17,7 @@ struct HeadMergeQuestion : OfMethodAnew<At::Layer | At::Chunk> {
     std::string nothing;  // why nothing is merged here; empty: it is
     selection::RowLayout layout;
     int row = 0;
-    double most_lost = 0;  // the largest mass of a key lost
+    double most_share = 0;  // the largest that a key lost or gained has of its head's mass
   };
 
   // The row of the method that speaks for the place's head.

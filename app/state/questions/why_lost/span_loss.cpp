@@ -147,7 +147,7 @@ table::Table span_heads_table(const SpanLoss& loss, const std::vector<const Span
                       {"row", "head"},
                       {"kept", "kept"},
                       {"keys", "of"},
-                      {"mass_share", "its share", "%", 0},
+                      {"mass_share", "its share", "%", 1},
                       {"mass_lost", "mass lost", "%", 1},
                       {"lost_at", "most lost at"}},
                      {}};
