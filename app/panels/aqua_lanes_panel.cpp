@@ -26,7 +26,10 @@ class AquaLanesPanel final : public Panel {
     const AquaLanesQuestion question = state::aqua_lanes_question(context.workspace);
     const Lanes result = shown_.ask(context.workspace, question);
     const char* title = "AQUA lanes";
-    if (!stand_in_ready_ui(context, title, question, result, "Rotating queries and keys")) return;
+    if (!stand_in_ready_ui(context, title, question, result,
+                           "Rotating queries and keys; the first time a basis is calibrated, a "
+                           "minute or two, once for a model"))
+      return;
     head_ui(context, title, result);
     ready_ui(context, result, "");
     if (!result->note.empty()) widgets::text_wrapped(context.palette.warning, result->note);

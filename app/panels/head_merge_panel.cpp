@@ -191,12 +191,13 @@ class HeadMergePanel final : public Panel {
                             keys.empty() ? fmt::format("nothing {}", what) : what);
     ImGui::PushID(what);
     for (std::size_t i = 0; i < std::min(keys.size(), most); ++i)
-      key_ui(context, result, head, keys[i], color);
+      key_ui(context, result, head, keys, i, color);
     ImGui::PopID();
   }
 
   static void key_ui(DrawContext& context, const Merge& result, const Head& head,
-                     const Head::Key& key, ImU32 color) {
+                     const std::vector<Head::Key>& keys, std::size_t index, ImU32 color) {
+    const Head::Key& key = keys[index];
     const state::Place& place = result.question.place;
     const float number = widgets::em(4.2F), bar = widgets::em(3);
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -206,7 +207,7 @@ class HeadMergePanel final : public Panel {
     const double share = head.whole > 0 ? key.mass / head.whole : 0;
     if (context.figure)
       ImGui::Dummy({room, ImGui::GetTextLineHeight()});
-    else if (ImGui::Selectable(fmt::format("###key {}", key.key).c_str(), chosen) && !result.stale)
+    else if (ImGui::Selectable(fmt::format("###key {}", index).c_str(), chosen) && !result.stale)
       state::go_to(context.workspace, {place.layer, result->row, place.chunk, key.key},
                    result->layout);
     if (!context.figure && ImGui::IsItemHovered()) {

@@ -235,7 +235,8 @@ ImU32 color_of(const widgets::Palette& p, PageMove move) {
 
 bool shows_equal_bounds(const Pages& result) {
   const Range &x = result->best, &y = result->bounds;
-  return x.high + pad_of(x) > y.low - pad_of(y);
+  // No stub in a corner.
+  return x.high + pad_of(x) > y.low + 0.2 * (y.high - y.low);
 }
 
 void bound_scatter_ui(DrawContext& context, const Pages& result, ImVec2 size) {
