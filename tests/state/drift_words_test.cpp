@@ -31,5 +31,19 @@ TEST(DriftWords, TheWorstIsNamedByTheSpanThatItsWorstTokensTouch) {
   EXPECT_EQ(state::worst_words(drift, info), ", most at token 151: +0.20 over 32 tokens");
 }
 
+TEST(DriftWords, TheFirstPassagesHaveTheirMeanLoss) {
+  analysis::DecodeDrift drift;
+  drift.nll.assign(400, 1);
+  drift.nll[0] = std::numeric_limits<float>::quiet_NaN();
+  for (int t = 100; t < 120; ++t) drift.nll[static_cast<std::size_t>(t)] = t < 110 ? 2 : 4;
+  trace::TraceInfo info;
+  EXPECT_EQ(state::span_loss_words(drift, info), "");
+  info.spans = {{"question", 300, 310}, {"role_user", 0, 400}, {"haystack", 0, 390},
+                {"needle", 100, 120},   {"part", 105, 110},    {"prefix", 390, 400}};
+  EXPECT_EQ(state::span_loss_words(drift, info), ", 3.00 on needle, 1.00 on question");
+  info.spans = {{"begin", 0, 2}, {"none", 0, 1}};
+  EXPECT_EQ(state::span_loss_words(drift, info), ", 1.00 on begin");
+}
+
 }  // namespace
 }  // namespace kvloupe

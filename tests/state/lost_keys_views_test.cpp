@@ -302,6 +302,17 @@ TEST_F(LostKeysViews, EachHeadAloneAndTheMergeAreWhatTheDefinitionSays) {
                         std::back_inserter(expected));
     std::sort(lost.begin(), lost.end());
     EXPECT_EQ(lost, expected);
+    std::vector<std::int32_t> gained, in_their_place;
+    for (const auto& key : head.gained) gained.push_back(key.key);
+    std::set_difference(merged.begin(), merged.end(), alone.begin(), alone.end(),
+                        std::back_inserter(in_their_place));
+    std::sort(gained.begin(), gained.end());
+    EXPECT_EQ(gained, in_their_place);
+    // What the lists add up to is the difference of the two shares.
+    double difference = 0;
+    for (const auto& key : head.gained) difference += key.mass / head.whole;
+    for (const auto& key : head.lost) difference -= key.mass / head.whole;
+    EXPECT_NEAR(difference, head.recall_merged - head.recall_alone, 1e-5);
     loss += loss_of_head(1, head.q_head, 2) / 2;
   }
   EXPECT_EQ(result->choices.heads.front().q_head, 2);

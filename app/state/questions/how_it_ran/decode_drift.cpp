@@ -67,6 +67,11 @@ std::uint64_t DecodeDriftQuestion::bytes(const Answer& answer) {
   return sum;
 }
 
+// What people look for, and no part of the whole text.
+static bool is_passage(const trace::TokenSpan& span) {
+  return is_landmark(span) && span.end - span.begin <= 4 * analysis::kMeanOf;
+}
+
 std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info) {
   constexpr double kClearly = 0.02;  // nat
   std::int64_t at = -1;
@@ -76,12 +81,10 @@ std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceIn
       at = t;
   }
   if (at < 0 || drift.excess_mean[static_cast<std::size_t>(at)] < kClearly) return "";
-  // The longest span that the tokens of this mean touch, but no part of the whole text.
+  // The longest passage that the tokens of this mean touch.
   const trace::TokenSpan* near = nullptr;
   for (const trace::TokenSpan& span : info.spans) {
-    if (!is_landmark(span) || span.end - span.begin > 4 * analysis::kMeanOf || span.begin > at ||
-        span.end <= at + 1 - analysis::kMeanOf)
-      continue;
+    if (!is_passage(span) || span.begin > at || span.end <= at + 1 - analysis::kMeanOf) continue;
     if (near == nullptr || span.end - span.begin > near->end - near->begin) near = &span;
   }
   return fmt::format(", most {}: {:+.2f} over {} tokens",
@@ -94,13 +97,13 @@ std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::Tra
   constexpr std::size_t kMost = 2;
   const auto is_part = [&](const trace::TokenSpan& span) {
     return std::ranges::any_of(info.spans, [&](const trace::TokenSpan& other) {
-      return is_landmark(other) && other.begin <= span.begin && span.end <= other.end &&
+      return is_passage(other) && other.begin <= span.begin && span.end <= other.end &&
              other.end - other.begin > span.end - span.begin;
     });
   };
   std::vector<trace::TokenSpan> spans;
   for (const trace::TokenSpan& span : info.spans)
-    if (is_landmark(span) && !is_part(span)) spans.push_back(span);
+    if (is_passage(span) && !is_part(span)) spans.push_back(span);
   std::ranges::sort(spans, {}, &trace::TokenSpan::begin);
   spans.resize(std::min(spans.size(), kMost));
   std::string words;
