@@ -59,11 +59,16 @@ class NeedleGridPanel final : public ResultsPanel {
         (inside.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
     const float most = name * 2 + lengths * widgets::em(6);
     const float height = std::clamp(size.y / static_cast<float>(down) - gap / 2, least, most);
+    // The last row would hold one map: dense has the first to itself, so that a method's budgets are beside each
+    // other.
+    const bool dense_alone =
+        across > 1 && count % across == 1 && result->grids[0].method == "dense";
     if (!context.figure) ImGui::BeginChild("maps", size);
     const ImVec2 at = ImGui::GetCursorPos();
     for (std::size_t i = 0; i < count; ++i) {
-      ImGui::SetCursorPos({at.x + static_cast<float>(i % across) * (width + gap),
-                           at.y + static_cast<float>(i / across) * (height + gap / 2)});
+      const std::size_t slot = dense_alone && i > 0 ? i + across - 1 : i;
+      ImGui::SetCursorPos({at.x + static_cast<float>(slot % across) * (width + gap),
+                           at.y + static_cast<float>(slot / across) * (height + gap / 2)});
       ImGui::PushID(static_cast<int>(i));
       map_ui(context, result, result->grids[i], {width, height});
       ImGui::PopID();
