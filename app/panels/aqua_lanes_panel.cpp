@@ -73,6 +73,8 @@ class AquaLanesPanel final : public Panel {
           "A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
           "by its queries' lanes.",
           share_text(loss.own_lanes), share_text(loss.leading_lanes), share_text(loss.query_lanes));
+    // The plots need the room of a low window.
+    if (!context.figure && ImGui::GetContentRegionAvail().y < widgets::em(34)) return;
     const widgets::FontScope small(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, text);
   }

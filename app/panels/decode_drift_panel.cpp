@@ -63,7 +63,8 @@ class DecodeDriftPanel final : public Panel {
     // A wide figure is filled; else the parts are as high as they need, and the window scrolls, the page of
     // a figure grows.
     const bool fills = context.figure && wide;
-    float height = plots_height(context, half);
+    // Above the plots stand names of spans, below the last one its axis.
+    float height = plots_height(context, context.figure ? half : half - widgets::em(4));
     if (!fills)
       height =
           std::max(height, kPlots * (least_plot_height() + ImGui::GetTextLineHeightWithSpacing()));
@@ -189,7 +190,7 @@ class DecodeDriftPanel final : public Panel {
       for (std::size_t t = first; t < last; ++t)
         if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
           draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
-                                widgets::em(0.14F), widgets::with_alpha(color, 0.5F));
+                                widgets::em(0.14F), widgets::with_alpha(color, 0.35F));
     const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
     const auto step = std::max<std::size_t>(
         1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
@@ -261,10 +262,28 @@ class DecodeDriftPanel final : public Panel {
     series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false, !two);
     series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false, !two);
     answer_mark_ui(context, drift);
+    if (!two) passages_ui(context, result);
     ImPlot::PopPlotClipRect();
     span_marks_ui(context, result.question.place, true);
     token_at(context, result);
     ImPlot::EndPlot();
+  }
+
+  // The mean loss of the passages that the finding names, as a level over their tokens.
+  static void passages_ui(DrawContext& context, const Drifts& result) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
+    for (const auto& [span, loss] : state::passage_losses(*result, result.question.place.info())) {
+      const ImVec2 from = ImPlot::PlotToPixels(span.begin, loss),
+                   to = ImPlot::PlotToPixels(span.end, loss);
+      draw->AddLine(from, to, context.palette.text, widgets::em(0.25F));
+      const std::string words = fmt::format("{:.2f}", loss);
+      const ImVec2 size = ImGui::CalcTextSize(words.c_str());
+      const float gap = widgets::em(0.4F);
+      const bool fits = to.x + gap + size.x < right;
+      draw->AddText({fits ? to.x + gap : from.x - gap - size.x, to.y - size.y / 2},
+                    context.palette.text, words.c_str());
+    }
   }
 
   // The lines of both models lie on each other; where one is higher is seen from their difference.

@@ -40,8 +40,8 @@ ImVec2 room_of(const GeometryPlot::Spec& spec) {
 
 // All of a box, one unit as long on both axes of a plot of this shape.
 GeometryPlot::Frame frame_of(const state::GeometryQuestion::Box& box, double aspect) {
-  const double width = 1.14 * box.length(0) + 1e-6;
-  const double height = 1.14 * box.length(1) + 1e-6;
+  const double width = 1.18 * box.length(0) + 1e-6;
+  const double height = 1.18 * box.length(1) + 1e-6;
   const double half_x = std::max(width, height * aspect) / 2;
   const double half_y = std::max(height, width / aspect) / 2;
   return {{box.center(0) - half_x, box.center(0) + half_x},
@@ -150,7 +150,7 @@ void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& 
       if (!watched) draw->AddCircleFilled(at[i], r, color);
       if (!result->fates.empty() && !watched)
         draw->AddCircle(at[i], r, widgets::with_alpha(palette.faint, 0.6F));
-      if (key == 0) draw->AddCircle(at[i], out, palette.text, 0, widgets::em(0.12F));
+      if (key == 0) draw->AddCircle(at[i], out, palette.warning, 0, widgets::em(0.12F));
       if (watched) watched_key_ui(draw, palette, at[i], out, color);
     }
 }
@@ -232,7 +232,7 @@ void GeometryPlot::sink_at_edge_ui(ImDrawList* draw, const widgets::Palette& pal
   const ImVec2 edge(std::clamp(at.x, canvas.low.x + pad, canvas.high.x - pad),
                     std::clamp(at.y, canvas.low.y + pad, canvas.high.y - pad));
   draw->AddCircleFilled(edge, widgets::em(0.3F), color_of_key(palette, result, 0));
-  draw->AddCircle(edge, widgets::em(0.4F), palette.text, 0, widgets::em(0.12F));
+  draw->AddCircle(edge, widgets::em(0.4F), palette.warning, 0, widgets::em(0.12F));
   const widgets::FontScope small(widgets::Type::Caption);
   const char* words = at.x > canvas.high.x ? "key 0 \u2192" : "key 0";
   const ImVec2 size = ImGui::CalcTextSize(words);
@@ -265,6 +265,8 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
     watched_key_ui(canvas.draw, palette, at, widgets::em(0.32F),
                    result->fates.empty() ? 0 : color_of(palette, fate_of(result, key)));
   if (spec.without_sink) sink_at_edge_ui(canvas.draw, palette, result, canvas);
+  // In a small plot large dots would hide each other.
+  const float small = std::clamp((canvas.high.x - canvas.low.x) / widgets::em(24), 0.6F, 1.0F);
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
@@ -274,7 +276,7 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
       const bool by_other =
           row && spec.beside != nullptr && (*spec.beside)->queries->is_chosen(*row);
       if ((by_this || by_other) != chosen) continue;
-      const float radius = row ? query_radius(wanted, *row, chosen) : widgets::em(0.2F);
+      const float radius = small * (row ? query_radius(wanted, *row, chosen) : widgets::em(0.2F));
       const ImU32 color = color_of_query(palette, result, i);
       // Beside another method what neither asks is the ground; so are other chunks.
       const float shade = spec.beside != nullptr && !chosen ? 0.35F : row ? 1 : 0.6F;
@@ -294,8 +296,8 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
     std::vector<Circle> dots;
     for (std::size_t i = 0; i < canvas.queries.size(); ++i) {
       const auto row = result->row_of(place, i);
-      dots.push_back(
-          {canvas.queries[i], row ? query_radius(wanted, *row, true) : widgets::em(0.2F)});
+      dots.push_back({canvas.queries[i],
+                      small * (row ? query_radius(wanted, *row, true) : widgets::em(0.2F))});
     }
     for (const ImVec2& key : canvas.keys) dots.push_back({key, widgets::em(0.2F)});
     most_wanted_ui(canvas.draw, palette, place, wanted, dots, canvas.queries[*most], canvas.low,

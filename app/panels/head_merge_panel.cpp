@@ -28,10 +28,10 @@ class HeadMergePanel final : public Panel {
       return;
     }
     headline_ui(context, state::sentence_of(result.question, *result));
-    widgets::legend_ui(context.palette, {{"with a set of its own", color_alone(context),
-                                          widgets::LegendItem::Shape::Dot},
-                                         {"with the set that the row keeps", color_merged(context),
-                                          widgets::LegendItem::Shape::Dot}});
+    widgets::legend_ui(
+        context.palette,
+        {{"with a set of its own", color_alone(context), widgets::LegendItem::Shape::Dot},
+         {"with the set that they share", color_merged(context), widgets::LegendItem::Shape::Dot}});
     ImGui::Dummy({0, widgets::grid(0.5F)});
     bars_ui(context, result);
     ImGui::Dummy({0, widgets::grid(1)});
@@ -79,8 +79,8 @@ class HeadMergePanel final : public Panel {
     const Axis axis(heads);
     const float label = widgets::em(7), number = widgets::em(9);
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - label - number);
-    // Few heads may stand far apart, and take no more than two fifths of the height.
-    const float each = ImGui::GetContentRegionAvail().y * 0.42F / static_cast<float>(heads.size());
+    // Few heads may stand far apart, and take no more than a third of the height.
+    const float each = ImGui::GetContentRegionAvail().y * 0.36F / static_cast<float>(heads.size());
     const float line = std::clamp(each, ImGui::GetTextLineHeight(), widgets::em(2.2F));
     const float dot = widgets::em(0.36F);
     ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -132,7 +132,7 @@ class HeadMergePanel final : public Panel {
     ImGui::Dummy({0, ImGui::GetTextLineHeight()});  // the axis
   }
 
-  static constexpr std::size_t kInWindow = 10;
+  static constexpr float kInWindow = 10;
 
   // A column a head: the keys that it alone would have kept, and those that it gets for them.
   static void lost_ui(DrawContext& context, const Merge& result) {
@@ -171,7 +171,9 @@ class HeadMergePanel final : public Panel {
     }
     const float line = ImGui::GetTextLineHeightWithSpacing();
     constexpr std::size_t kOnPaper = 8;  // of each head; the page grows by what they need
-    std::size_t most = kInWindow;
+    // Both lists in sight, where there is room for two keys of each.
+    auto most = static_cast<std::size_t>(
+        std::clamp((ImGui::GetContentRegionAvail().y / line - 3) / 2, 2.0F, kInWindow));
     if (context.least_plot > 0)
       most = kOnPaper;
     else if (context.figure)  // as many as fit whole

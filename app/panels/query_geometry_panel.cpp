@@ -125,7 +125,7 @@ void legend(DrawContext& context, const std::vector<Geometry>& results, const Wa
           items.push_back({fmt::format("key: {}", label_of(fate)), color_of(palette, fate)});
     if (form.color == Color::Relevance && there.empty())
       items.push_back({"key", palette.faint, Shape::Dot});
-    items.push_back({"key 0 (sink)", palette.text, Shape::Ring});
+    items.push_back({"key 0 (sink)", palette.warning, Shape::Ring});
     items.push_back({"watched key", palette.text, Shape::Frame});
   }
   widgets::legend_ui(palette, items);

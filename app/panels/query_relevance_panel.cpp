@@ -42,8 +42,9 @@ class QueryRelevancePanel final : public Panel {
     add_rings(context.palette, place, words_of_chosen(*answer.queries), wanted, items);
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});
-    else if (answer.line)
-      items.push_back({"least-squares line", context.palette.text, Shape::Line});
+    else if (!answer.medians.empty())
+      items.push_back({fmt::format("medians of {} parts, by S_q", answer.medians.size()),
+                       context.palette.text, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
@@ -56,19 +57,32 @@ class QueryRelevancePanel final : public Panel {
     return std::max({least, kDecades * answer.most_attention, 1e-9});
   }
 
-  // Straight in what it is fitted to, curved on a logarithmic axis.
-  static void line_ui(const widgets::Palette& palette, const QueryRelevanceQuestion::Answer& answer,
-                      double least) {
-    const double low = answer.queries->least_relevance, high = answer.queries->most_relevance;
-    constexpr int kParts = 100;
+  static void medians_ui(const widgets::Palette& palette,
+                         const QueryRelevanceQuestion::Answer& answer, double least) {
     std::vector<ImVec2> line;
-    for (int i = 0; i <= kParts; ++i) {
-      const double x = low + (high - low) * i / kParts, y = answer.line->at(x);
-      if (y > least / 10) line.push_back(ImPlot::PlotToPixels(x, y));
-    }
+    for (const state::MedianPoint& point : answer.medians)
+      line.push_back(ImPlot::PlotToPixels(point.x, std::max(point.y, least)));
     ImPlot::GetPlotDrawList()->AddPolyline(line.data(), static_cast<int>(line.size()),
                                            widgets::with_alpha(palette.text, 0.55F), 0,
                                            widgets::em(0.12F));
+  }
+
+  // 1, 2 and 5 of each decade of per cent; of many decades the ones alone.
+  static void percent_ticks(double least, double most) {
+    std::vector<double> at;
+    std::vector<std::string> words;
+    const bool many = most / least > 1000;
+    for (int decade = -9; decade <= 0; ++decade)
+      for (const int digit : {1, 2, 5}) {
+        const double share = digit * std::pow(10.0, decade);
+        if (share < least || share > most || (many && digit > 1)) continue;
+        at.push_back(share);
+        words.push_back(fmt::format("{:g} %", 100 * share));
+      }
+    if (at.empty()) return;
+    std::vector<const char*> labels;
+    for (const std::string& word : words) labels.push_back(word.c_str());
+    ImPlot::SetupAxisTicks(ImAxis_Y1, at.data(), static_cast<int>(at.size()), labels.data());
   }
 
   void plot_ui(DrawContext& context, const Relevance& result, const Wanted& wanted) {
@@ -76,7 +90,7 @@ class QueryRelevancePanel final : public Panel {
     const float height = plot_height(context, ImGui::GetContentRegionAvail().y - 1);
     if (!ImPlot::BeginPlot("##relevance", {-1, height}, kScatterFlags)) return;
     ImPlot::SetupAxes("S_q = \u2212cos(mean query, query)",
-                      fitting("largest attention given (log)", "attention", height),
+                      fitting("largest attention given, without key 0", "attention", height),
                       ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     const double low = answer.least_relevance, high = answer.most_relevance;
     const double pad = std::max(0.05 * (high - low), 0.005);
@@ -85,9 +99,10 @@ class QueryRelevancePanel final : public Panel {
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxesLimits(low - pad, high + pad, least / 1.5, 1.5 * most,
                             fit_.condition(result.question.place.cell_key()));
+    percent_ticks(least / 1.5, 1.5 * most);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    if (result->line) line_ui(context.palette, *result, least);
+    medians_ui(context.palette, *result, least);
     const auto at = [&](std::size_t i) {
       return ImPlot::PlotToPixels(double{answer.geometry.relevance[i]},
                                   std::max(double{answer.geometry.max_attention[i]}, least));

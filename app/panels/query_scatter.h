@@ -252,8 +252,9 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
   if (!wanted || wanted->most <= 0) return;
   const std::int32_t position =
       place.chunk_info().begin + static_cast<std::int32_t>(wanted->most_of);
-  const std::string name =
-      fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
+  std::string name = fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
+  const std::string full = name + " to " + name_of_keys(place);
+  if (ImGui::CalcTextSize(full.c_str()).x < (high.x - low.x) * 0.5F) name = full;
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
   const ImVec2 size = ImGui::CalcTextSize(name.c_str());
   const ImVec2 from = place_of_words(at, out, out + widgets::em(12), size, low, high, dots);

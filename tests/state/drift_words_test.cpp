@@ -1,4 +1,4 @@
-// The sentence above the drift that says where it is worst.
+// The sentences above the drift: where it is worst, and what passages lose.
 #include "app/state/questions/how_it_ran/decode_drift.h"
 #include "tests/base/matchers.h"
 
@@ -41,6 +41,8 @@ TEST(DriftWords, TheFirstPassagesHaveTheirMeanLoss) {
   info.spans = {{"question", 300, 310}, {"role_user", 0, 400}, {"haystack", 0, 390},
                 {"needle", 100, 120},   {"part", 105, 110},    {"prefix", 390, 400}};
   EXPECT_EQ(state::span_loss_words(drift, info), ", 3.00 on needle, 1.00 on question");
+  ASSERT_EQ(state::passage_losses(drift, info).size(), 2U);
+  EXPECT_EQ(state::passage_losses(drift, info)[1].span.begin, 300);
   info.spans = {{"begin", 0, 2}, {"none", 0, 1}};
   EXPECT_EQ(state::span_loss_words(drift, info), ", 1.00 on begin");
 }

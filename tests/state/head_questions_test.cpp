@@ -279,19 +279,24 @@ TEST_F(HeadQuestionsTest, GeometryOfAnUnknownRecordedMethodIsShownNonetheless) {
   EXPECT_TRUE(g->queries->geometry.chosen.empty());
 }
 
-TEST_F(HeadQuestionsTest, LeastSquaresLeavesResidualsThatTheLineCannotExplain) {
-  const std::vector<float> x{-1, 0, 0.5F, 2}, y{3, 1, 4, -2};
-  const auto line = least_squares(x, y);
-  ASSERT_TRUE(line);
-  double sum = 0, along = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    sum += y[i] - line->at(x[i]);
-    along += (y[i] - line->at(x[i])) * x[i];
+// Eight parts of as many queries; a hand-made cloud whose order is shuffled.
+TEST_F(HeadQuestionsTest, MediansAreThoseOfPartsAlongTheAxis) {
+  std::vector<float> x, y;
+  for (int i = 0; i < 40; ++i) {
+    const int at = (i * 7) % 40;  // each of 0 to 39 once
+    x.push_back(static_cast<float>(at));
+    y.push_back(static_cast<float>(at % 5 == 4 ? 1000 : at));
   }
-  EXPECT_NEAR(sum, 0, 1e-9);
-  EXPECT_NEAR(along, 0, 1e-9);
-  EXPECT_FALSE(least_squares({2, 2}, {1, 5}));
-  EXPECT_FALSE(least_squares({}, {}));
+  const auto medians = medians_along(x, y);
+  ASSERT_EQ(medians.size(), 8U);
+  for (int part = 0; part < 8; ++part) {
+    EXPECT_EQ(medians[static_cast<std::size_t>(part)].x, 5 * part + 2);
+    // 5p, 5p+1, 5p+2, 5p+3 and 1000.
+    EXPECT_EQ(medians[static_cast<std::size_t>(part)].y, 5 * part + 2);
+  }
+  x.resize(14);
+  y.resize(14);
+  EXPECT_TRUE(medians_along(x, y).empty());
 }
 
 TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {

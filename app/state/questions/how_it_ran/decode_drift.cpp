@@ -93,7 +93,8 @@ std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceIn
                      drift.excess_mean[static_cast<std::size_t>(at)], analysis::kMeanOf);
 }
 
-std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info) {
+std::vector<PassageLoss> passage_losses(const analysis::DecodeDrift& drift,
+                                        const trace::TraceInfo& info) {
   constexpr std::size_t kMost = 2;
   const auto is_part = [&](const trace::TokenSpan& span) {
     return std::ranges::any_of(info.spans, [&](const trace::TokenSpan& other) {
@@ -101,13 +102,9 @@ std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::Tra
              other.end - other.begin > span.end - span.begin;
     });
   };
-  std::vector<trace::TokenSpan> spans;
-  for (const trace::TokenSpan& span : info.spans)
-    if (is_passage(span) && !is_part(span)) spans.push_back(span);
-  std::ranges::sort(spans, {}, &trace::TokenSpan::begin);
-  spans.resize(std::min(spans.size(), kMost));
-  std::string words;
-  for (const trace::TokenSpan& span : spans) {
+  std::vector<PassageLoss> passages;
+  for (const trace::TokenSpan& span : info.spans) {
+    if (!is_passage(span) || is_part(span)) continue;
     double sum = 0;
     int tokens = 0;
     for (std::int32_t t = span.begin; t < std::min<std::int64_t>(span.end, std::ssize(drift.nll));
@@ -116,8 +113,17 @@ std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::Tra
         sum += loss;
         ++tokens;
       }
-    if (tokens > 0) words += fmt::format(", {:.2f} on {}", sum / tokens, readable_name(span.name));
+    if (tokens > 0) passages.push_back({span, sum / tokens});
   }
+  std::ranges::sort(passages, {}, [](const PassageLoss& one) { return one.span.begin; });
+  passages.resize(std::min(passages.size(), kMost));
+  return passages;
+}
+
+std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info) {
+  std::string words;
+  for (const auto& [span, loss] : passage_losses(drift, info))
+    words += fmt::format(", {:.2f} on {}", loss, readable_name(span.name));
   return words;
 }
 

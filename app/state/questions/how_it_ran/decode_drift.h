@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kvloupe::state {
 
@@ -23,8 +24,15 @@ struct DecodeDriftQuestion : OfPlace<At::Trace> {
 // Where the closed loop is worst against the dense model: "; it is worst at needle, +0.37 nat over 32
 // tokens". Empty where it is nowhere clearly worse.
 std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info);
-// The mean loss of the first two spans that people look for, as in ", 3.12 on needle, 2.20 on question"; parts of
-// another span aside. Empty where there is none.
+// The mean loss of the first two spans that people look for, in the order of the text; parts of another span
+// aside.
+struct PassageLoss {
+  trace::TokenSpan span;
+  double loss = 0;  // nat by token
+};
+std::vector<PassageLoss> passage_losses(const analysis::DecodeDrift& drift,
+                                        const trace::TraceInfo& info);
+// ", 3.12 on needle, 2.20 on question". Empty where there is none.
 std::string span_loss_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info);
 // Of the answer, the matrix that the option `rows` names.
 const analysis::Matrix& drift_matrix(const analysis::DecodeDrift& drift, const std::string& rows);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -58,24 +59,36 @@ Array array(Workspace& workspace) {
 
 }  // namespace
 
-std::optional<Line> least_squares(const std::vector<float>& x, const std::vector<float>& y) {
-  const auto n = static_cast<double>(x.size());
-  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n;
-  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
-  double xy = 0, xx = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean_x) * (y[i] - mean_y);
-    xx += (x[i] - mean_x) * (x[i] - mean_x);
+std::vector<MedianPoint> medians_along(const std::vector<float>& x, const std::vector<float>& y) {
+  constexpr std::size_t kMostParts = 8, kLeastPoints = 5, kLeastParts = 3;
+  const std::size_t parts = std::min(kMostParts, x.size() / kLeastPoints);
+  if (parts < kLeastParts) return {};
+  std::vector<std::size_t> order(x.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return x[i]; });
+  const auto median_of = [](std::vector<float> values) {
+    std::ranges::sort(values);
+    const std::size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? double{values[middle]}
+                                  : (double{values[middle - 1]} + values[middle]) / 2;
+  };
+  std::vector<MedianPoint> medians;
+  for (std::size_t part = 0; part < parts; ++part) {
+    std::vector<float> own_x, own_y;
+    for (std::size_t i = part * x.size() / parts; i < (part + 1) * x.size() / parts; ++i) {
+      own_x.push_back(x[order[i]]);
+      own_y.push_back(y[order[i]]);
+    }
+    medians.push_back({median_of(std::move(own_x)), median_of(std::move(own_y))});
   }
-  if (xx <= 0) return std::nullopt;
-  return Line{xy / xx, mean_y - xy / xx * mean_x};
+  return medians;
 }
 
 QueryRelevanceQuestion::Answer QueryRelevanceQuestion::work(Steps& steps) const {
   Answer answer;
   answer.queries = steps.need(QueryGeometryQuestion{place, method});
   const analysis::QueryGeometry& g = answer.queries->geometry;
-  answer.line = least_squares(g.relevance, g.max_attention);
+  answer.medians = medians_along(g.relevance, g.max_attention);
   answer.least_slack = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < g.alpha.size(); ++i) {
     const double bound = analysis::theorem_bound(g.alpha[i], g.beta[i]);
@@ -89,7 +102,7 @@ QueryRelevanceQuestion::Answer QueryRelevanceQuestion::work(Steps& steps) const 
 
 std::uint64_t QueryRelevanceQuestion::bytes(const Answer& answer) {
   return sizeof(answer) + QueryGeometryQuestion::bytes(*answer.queries) +
-         answer.bound.size() * sizeof(float);
+         bytes_in(answer.bound, answer.medians);
 }
 
 bool draws_theorem(const Workspace& workspace) {

@@ -1,29 +1,28 @@
-// The view query_relevance: S_q of each query against the largest attention that it gives, with the
-// line of least squares.
+// The view query_relevance: S_q of each query against the largest attention that it gives, with medians
+// along S_q.
 #pragma once
 
 #include "app/state/questions/how_it_works/query_geometry.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace kvloupe::state {
 
-struct Line {
-  double slope = 0, intercept = 0;
-  double at(double x) const { return intercept + slope * x; }
+struct MedianPoint {
+  double x = 0, y = 0;
 };
-// Nothing where all x are equal.
-std::optional<Line> least_squares(const std::vector<float>& x, const std::vector<float>& y);
+// The medians of x and of y in parts of as many points each, by rising x: eight parts, fewer where one would have
+// less than five points; empty where that leaves less than three.
+std::vector<MedianPoint> medians_along(const std::vector<float>& x, const std::vector<float>& y);
 
 // The method may be none.
 struct QueryRelevanceQuestion : OfMethod<At::Cell> {
   static constexpr const char* kName = "query relevance";
   struct Answer {
     std::shared_ptr<const QueryGeometryQuestion::Answer> queries;
-    std::optional<Line> line;
+    std::vector<MedianPoint> medians;  // of the largest attention, along S_q
     // Theorem 1 of QuoKA, of each query and the key that it attends to most; NaN without such a key.
     std::vector<float> bound;  // of cos(mean query, query)
     int num_premise = 0;       // cos(mean query, key) < 0 < cos(key, query), as the paper asks
