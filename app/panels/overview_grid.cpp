@@ -214,7 +214,8 @@ void OverviewGrid::framed_ui(DrawContext& context, const Cells& grid, const Over
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->AddRect({from.x - line, from.y - line}, {to.x + line, to.y + line}, context.palette.panel,
                 3, 0, line);
-  draw->AddRect(from, to, context.palette.warning, 3, 0, line);
+  // Neither of the colours that cells have.
+  draw->AddRect(from, to, context.palette.series[3], 3, 0, line);
 }
 
 // The cell of the place; and the one under the mouse, in all grids.
