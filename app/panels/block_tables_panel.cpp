@@ -14,7 +14,6 @@
 namespace kvloupe::panels {
 namespace {
 
-using replay::BlockReport;
 using replay::BlockState;
 using state::BlockTablesQuestion;
 
