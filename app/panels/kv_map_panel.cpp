@@ -161,11 +161,13 @@ class KvMapPanel final : public Panel {
       const Picture& picture = pictures_[index];
       // On paper each part is as high as its chips and its map.
       const bool grows = context.least_plot > 0;
+      // In a low panel too, which scrolls.
+      const bool tight = !context.figure && part <= least;
       ImGui::BeginChild(index == 0 ? "map a" : "map b",
-                        {0, grows      ? 0
-                            : has_axis ? part + axis
-                                       : part},
-                        grows ? ImGuiChildFlags_AutoResizeY : ImGuiChildFlags_None,
+                        {0, grows || tight ? 0
+                            : has_axis     ? part + axis
+                                           : part},
+                        grows || tight ? ImGuiChildFlags_AutoResizeY : ImGuiChildFlags_None,
                         ImGuiWindowFlags_NoScrollbar);
       head_of(index);
       if (ready_ui(context, picture.map, "Selecting, chunk by chunk")) {
@@ -174,6 +176,7 @@ class KvMapPanel final : public Panel {
         fit(picture, axes_of(index));
         ImVec2 left = ImGui::GetContentRegionAvail();
         if (grows) left.y = context.least_plot + (has_axis ? axis : 0);
+        if (tight) left.y = least_plot_height() + (has_axis ? axis : 0);
         maps_ui(context, index, left, {.x_axis = has_axis});
       }
       ImGui::EndChild();

@@ -271,9 +271,10 @@ class LatencyPanel final : public Panel {
     std::vector<Row> rows;
     for (const Timed& of : timed) {
       const state::MethodFacts facts = facts_of(context, of);
-      if (!facts.effective_budget || facts.keeps_every_key()) continue;
-      const bool dense = facts.at(place.chunk).dense.has_value();
-      const double keys = own + (dense ? past : std::min(past, *facts.effective_budget));
+      const state::MethodFacts::Chunk here = facts.at(place.chunk);
+      if (!here.kept || facts.keeps_every_key()) continue;
+      const bool dense = here.dense.has_value();
+      const double keys = own + (dense ? past : std::min(past, static_cast<double>(*here.kept)));
       rows.push_back({fmt::format("{} {}", state::letter_of(of.slot), facts.choice.id()),
                       dense ? std::string("dense in this chunk")
                             : fmt::format("{} keys, {:.1f} x fewer",
@@ -286,7 +287,7 @@ class LatencyPanel final : public Panel {
     ImGui::Dummy({0, widgets::grid(0.5F)});
     heading_ui(
         context, "Keys that attention reads",
-        "a count, not a time: keys kept (mean of the chunks that select) and the chunk's own");
+        "a count, not a time: keys kept in this chunk by the row shown, and the chunk's own");
     const float name = widgets::em(8), words = widgets::em(12);
     const float line = ImGui::GetTextLineHeightWithSpacing();
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - name - words);

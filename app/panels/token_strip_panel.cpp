@@ -237,7 +237,7 @@ class TokenStripPanel final : public Panel {
 
   // In the line of what is shown, where there is room.
   void search_ui(DrawContext& context) {
-    beside_ui(widgets::em(1.2F), widgets::em(14));
+    beside_ui(widgets::em(1.2F), widgets::em(search_.empty() ? 14 : 25));  // with what is found
     ImGui::SetNextItemWidth(std::min(widgets::em(14), ImGui::GetContentRegionAvail().x));
     if (std::exchange(start_search_, false)) ImGui::SetKeyboardFocusHere();
     if (ImGui::InputTextWithHint("##search", widgets::with_key("Search the text", "find").c_str(),

@@ -4,6 +4,7 @@
 #include "app/state/token_text.h"
 #include "app/state/workspace.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace kvloupe::state {
@@ -27,7 +28,18 @@ std::string label_of(const Workspace& workspace, const MethodChoice& method) {
 
 std::vector<std::string> labels_of(const Workspace& workspace,
                                    const std::vector<MethodChoice>& methods) {
-  std::vector<std::string> labels = distinct_labels(methods);
+  // Told apart from recorded runs and methods tried of the same id, too.
+  std::vector<MethodChoice> all = methods;
+  if (const TraceTab* tab = workspace.traces.ready())
+    for (const auto* others : {&tab->recorded, &tab->tried})
+      for (const MethodChoice& other : *others) {
+        const auto is_same = [&](const MethodChoice& one) { return one.text == other.text; };
+        const auto has_id = [&](const MethodChoice& one) { return one.id() == other.id(); };
+        if (std::ranges::none_of(all, is_same) && std::ranges::any_of(methods, has_id))
+          all.push_back(other);
+      }
+  std::vector<std::string> labels = distinct_labels(all);
+  labels.resize(methods.size());
   for (std::size_t i = 0; i < methods.size(); ++i)
     if (const std::string name = own_name(workspace, methods[i]); !name.empty())
       labels[i] = quoted(name) + "  " + labels[i];

@@ -4,6 +4,7 @@
 #include "app/state/questions/kept/kv_difference.h"
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/questions/where/layer_head_overview.h"
+#include "app/state/run_names.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
@@ -67,6 +68,17 @@ TEST_F(ShownMethods, SeveralAreAAndBThenTheNamedElseTheTriedAndTheRecorded) {
   EXPECT_TRUE(state::methods_beside(workspace, "kv_map").empty());
   show("kv_map", "several");
   EXPECT_EQ(texts(state::methods_beside(workspace, "kv_map")), std::vector{methods[2]});
+}
+
+// A card says by what a method differs from a recorded run of the same name, though that is not shown.
+TEST_F(ShownMethods, LabelsTellFromRunsThatAreNotShown) {
+  open();
+  const state::MethodChoice quoka = workspace.traces.ready()->recorded[0];
+  EXPECT_EQ(state::labels_of(workspace, {quoka}).front(), state::label_of(workspace, quoka));
+  const auto other =
+      state::choice_of_spec(quoka.spec->with({{"num_queries", "5"}}), *workspace.place().trace);
+  EXPECT_THAT(state::labels_of(workspace, {other}).front(), HasSubstr("num_queries=5"));
+  EXPECT_EQ(state::labels_of(workspace, {other}).size(), 1U);
 }
 
 TEST_F(ShownMethods, ADescribedFigureNamesWhatItDraws) {

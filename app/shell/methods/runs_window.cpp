@@ -194,8 +194,8 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   const std::string of_numbers = state::words_of(chunks_, place.info());
   std::string scope = fmt::format("Numbers of all heads of layer {}, {}", place.layer, of_numbers);
   if (watched_)
-    scope += fmt::format("; {} in KV head {}{}", name, place.kv_head(),
-                         of_span == of_numbers ? "" : ", " + of_span);
+    scope += fmt::format("; {} in the row of query head {} (KV head {}){}", name, place.q_head,
+                         place.kv_head(), of_span == of_numbers ? "" : ", " + of_span);
   widgets::text_wrapped(palette.muted, scope + ".");
   std::vector<Row> rows = rows_of(workspace);
   if (rows.empty())

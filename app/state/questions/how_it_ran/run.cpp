@@ -101,7 +101,8 @@ void add_row(const replay::ReplayResult& run, std::size_t row, MethodFacts& fact
     facts.source_layer = cell.source_layer;
     facts.chunks.emplace_back();
     if (row >= cell.rows.size()) continue;
-    facts.chunks.back() = {cell.dense_reason, cell.rows[row].ties_at_cut};
+    facts.chunks.back() = {cell.dense_reason, cell.rows[row].ties_at_cut,
+                           std::ssize(cell.rows[row].positions)};
     if (cell.span.phase != trace::Phase::Prefill) continue;
     if (cell.dense_reason) {
       ++facts.dense_cells;

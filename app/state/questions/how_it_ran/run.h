@@ -45,7 +45,8 @@ int row_of(const Place& place, const replay::ReplayResult& replay);
 struct MethodFacts {
   struct Chunk {
     std::optional<trace::DenseReason> dense;
-    std::int64_t ties = 0;  // at the cut
+    std::int64_t ties = 0;             // at the cut
+    std::optional<std::int64_t> kept;  // by the row
   };
 
   MethodChoice choice;
