@@ -48,7 +48,7 @@ class DecodeDriftPanel final : public Panel {
     }
     if (!ready_ui(context, result, "Reading the losses")) return;
     if (std::exchange(found_for_, result.key) != result.key)  // it reads every token
-      found_ = finding_of(*result, result.question.place.info(), context.figure);
+      look_at(*result, result.question.place.info(), context.figure);
     headline_ui(context, found_);
     if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
@@ -210,6 +210,11 @@ class DecodeDriftPanel final : public Panel {
                                        context.palette.current, widgets::em(0.1F));
   }
 
+  void look_at(const DecodeDrift& drift, const trace::TraceInfo& info, bool figure) {
+    found_ = finding_of(drift, info, figure);
+    passages_ = state::passage_losses(drift, info);
+  }
+
   // What 95 of 100 tokens lose at most: one that comes as a surprise would press the line to the floor.
   float most_of(const Drifts& result) {
     if (std::exchange(most_is_of_, result.key) == result.key) return most_;
@@ -262,7 +267,7 @@ class DecodeDriftPanel final : public Panel {
     series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false, !two);
     series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false, !two);
     answer_mark_ui(context, drift);
-    if (!two) passages_ui(context, result);
+    if (!two) passages_ui(context);
     ImPlot::PopPlotClipRect();
     span_marks_ui(context, result.question.place, true);
     token_at(context, result);
@@ -270,10 +275,10 @@ class DecodeDriftPanel final : public Panel {
   }
 
   // The mean loss of the passages that the finding names, as a level over their tokens.
-  static void passages_ui(DrawContext& context, const Drifts& result) {
+  void passages_ui(DrawContext& context) const {
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     const float right = ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
-    for (const auto& [span, loss] : state::passage_losses(*result, result.question.place.info())) {
+    for (const auto& [span, loss] : passages_) {
       const ImVec2 from = ImPlot::PlotToPixels(span.begin, loss),
                    to = ImPlot::PlotToPixels(span.end, loss);
       draw->AddLine(from, to, context.palette.text, widgets::em(0.25F));
@@ -458,7 +463,8 @@ class DecodeDriftPanel final : public Panel {
 
   state::LastAnswer<DecodeDriftQuestion> shown_;
   widgets::MapTexture texture_;
-  std::string found_, found_for_;  // the finding, and the answer that it is of
+  std::string found_, found_for_;             // the finding, and the answer that it is of
+  std::vector<state::PassageLoss> passages_;  // of the same
   ContentFit loss_fit_, worse_fit_, kl_fit_;
   std::string most_is_of_;  // the answer whose most_of() this is
   float most_ = 0;

@@ -184,7 +184,7 @@ class HeadMergePanel final : public Panel {
       keys_ui(context, result, head, head.gained, "gained", context.palette.hit, most);
   }
 
-  // Keys with their share of the head's attention to past keys, under what they have in all.
+  // Keys with their share of the head's attention to past keys.
   static void keys_ui(DrawContext& context, const Merge& result, const Head& head,
                       const std::vector<Head::Key>& keys, const char* what, ImU32 color,
                       std::size_t most) {
@@ -201,7 +201,7 @@ class HeadMergePanel final : public Panel {
                      const std::vector<Head::Key>& keys, std::size_t index, ImU32 color) {
     const Head::Key& key = keys[index];
     const state::Place& place = result.question.place;
-    const float number = widgets::em(4.2F), bar = widgets::em(3);
+    const float number = widgets::em(5), bar = widgets::em(3);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float room = ImGui::GetContentRegionAvail().x;
     const state::Place& here = context.workspace.place();

@@ -57,7 +57,7 @@ class OverviewPanel final : public Panel {
   }
 
   void one_ui(DrawContext& context) {
-    grid_.begin_frame(1);
+    grid_.begin_frame(1, true);
     const OverviewQuestion asked = state::overview_question(context.workspace);
     const Overview result = shown_[0].ask(context.workspace, asked);
     head_.begin();

@@ -144,18 +144,18 @@ class MethodDiffPanel final : public Panel {
     ImGui::SameLine(0, widgets::em(1));
     std::string text = fmt::format("{} of {} cells alike", format_count(result->same),
                                    format_count(std::ssize(result->cells)));
-    const std::int64_t whole = std::ranges::count_if(result->cells, keeps_all);
+    const std::int64_t whole = std::ranges::count_if(result->cells, loses_nothing);
     if (whole > 0)
       text += whole == result->same
-                  ? ", where both keep everything"
-                  : fmt::format(", {} where both keep everything", format_count(whole));
+                  ? ", where both keep all attention"
+                  : fmt::format(", {} where both keep all attention", format_count(whole));
     if (result.question.other)
       text += fmt::format(", {} tokens in both prompts", format_count(result->diff.aligned_tokens));
     widgets::text_colored(context.palette.muted,
                           widgets::elided(text, ImGui::GetContentRegionAvail().x));
   }
 
-  static bool keeps_all(const DiffCell& cell) {
+  static bool loses_nothing(const DiffCell& cell) {
     return cell.jaccard == 1 && cell.mass_a > 1 - 1e-6 && cell.mass_b > 1 - 1e-6;
   }
 
@@ -203,7 +203,7 @@ class MethodDiffPanel final : public Panel {
     });
   }
 
-  // The place, the cell that differs most and the first divergence. Each with a dark line outside, so that it
+  // The place, the cell that differs most and the first divergence. Each with a line of the ground outside, so that it
   // stands out from light cells too; the inside of a cell stays free.
   static void marks_ui(DrawContext& context, const Diff& result) {
     const auto mark = [&](int layer, int chunk, ImU32 color) {

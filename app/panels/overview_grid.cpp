@@ -116,7 +116,8 @@ void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answ
   });
 }
 
-void OverviewGrid::begin_frame(std::size_t num_grids) {
+void OverviewGrid::begin_frame(std::size_t num_grids, bool frames_first) {
+  frames_first_ = frames_first;
   num_grids_ = num_grids;
   pointed_ = std::exchange(pointing_, std::nullopt);
 }
@@ -206,7 +207,7 @@ bool OverviewGrid::move_ui(const Cells& grid) {
 
 // The cell that the finding names; of a watched span it names none.
 void OverviewGrid::framed_ui(DrawContext& context, const Cells& grid, const Overview& result) {
-  if (num_grids_ > 1 || result->by_worth.empty() || result.question.watched()) return;
+  if (!frames_first_ || result->by_worth.empty() || result.question.watched()) return;
   const auto cell = static_cast<int>(result->by_worth.front());
   const int l = cell / grid.num_heads, h = cell % grid.num_heads;
   const ImVec2 from = grid.from(l, h), to = grid.to(l, h);
@@ -214,7 +215,7 @@ void OverviewGrid::framed_ui(DrawContext& context, const Cells& grid, const Over
   ImDrawList* draw = ImGui::GetWindowDrawList();
   draw->AddRect({from.x - line, from.y - line}, {to.x + line, to.y + line}, context.palette.panel,
                 3, 0, line);
-  // Neither of the colours that cells have.
+  // Neither orange nor blue, as cells are.
   draw->AddRect(from, to, context.palette.series[3], 3, 0, line);
 }
 

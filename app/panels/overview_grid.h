@@ -29,8 +29,8 @@ void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answ
 
 class OverviewGrid {
  public:
-  // Before the grids of a frame: how many there will be.
-  void begin_frame(std::size_t num_grids);
+  // Before the grids of a frame: how many there will be, and whether the cell that comes first by worth is framed.
+  void begin_frame(std::size_t num_grids, bool frames_first = false);
   // Of the room there is, how much draw() will fill.
   float height(const analysis::Overview& overview) const;
   // Fills the room there is. A click goes to the cell.
@@ -49,6 +49,7 @@ class OverviewGrid {
                       const state::OverviewQuestion::Answer& answer);
 
   std::size_t num_grids_ = 1;
+  bool frames_first_ = false;
   // Layer and query head under the mouse, in the last frame and in this one.
   std::optional<std::pair<int, int>> pointed_, pointing_;
   float zoom_ = 1;

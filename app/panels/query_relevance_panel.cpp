@@ -48,7 +48,7 @@ class QueryRelevancePanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  // What gives nothing stands where the axis begins.
+  // The least that is told apart; what gives less, or nothing, stands where the axis begins.
   static double least_attention(const QueryAnswer& answer) {
     constexpr double kDecades = 1e-4;
     double least = answer.most_attention;
@@ -58,10 +58,10 @@ class QueryRelevancePanel final : public Panel {
   }
 
   static void medians_ui(const widgets::Palette& palette,
-                         const QueryRelevanceQuestion::Answer& answer, double least) {
+                         const QueryRelevanceQuestion::Answer& answer, double floor) {
     std::vector<ImVec2> line;
     for (const state::MedianPoint& point : answer.medians)
-      line.push_back(ImPlot::PlotToPixels(point.x, std::max(point.y, least)));
+      line.push_back(ImPlot::PlotToPixels(point.x, std::max(point.y, floor)));
     ImPlot::GetPlotDrawList()->AddPolyline(line.data(), static_cast<int>(line.size()),
                                            widgets::with_alpha(palette.text, 0.55F), 0,
                                            widgets::em(0.12F));
@@ -97,15 +97,16 @@ class QueryRelevancePanel final : public Panel {
     // A few queries may give far more than the others: a linear axis would press those to the floor.
     const double most = std::max(0.02, answer.most_attention), least = least_attention(answer);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
-    ImPlot::SetupAxesLimits(low - pad, high + pad, least / 1.5, 1.5 * most,
+    const double floor = least / 1.5;
+    ImPlot::SetupAxesLimits(low - pad, high + pad, floor, 1.5 * most,
                             fit_.condition(result.question.place.cell_key()));
-    percent_ticks(least / 1.5, 1.5 * most);
+    percent_ticks(floor, 1.5 * most);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    medians_ui(context.palette, *result, least);
+    medians_ui(context.palette, *result, floor);
     const auto at = [&](std::size_t i) {
       return ImPlot::PlotToPixels(double{answer.geometry.relevance[i]},
-                                  std::max(double{answer.geometry.max_attention[i]}, least));
+                                  std::max(double{answer.geometry.max_attention[i]}, floor));
     };
     queries_ui(context, result.question.place, answer, wanted, at);
     ImPlot::PopPlotClipRect();

@@ -282,11 +282,13 @@ void queries_ui(DrawContext& context, const state::Place& place, const QueryAnsw
   if (const std::int32_t query = looked_at(place); query >= 0)
     looked_at_ui(draw, context.palette, at(static_cast<std::size_t>(query)));
   if (!wanted) return;
+  // Of a long chunk some of them: all of them would take long in each frame.
+  constexpr std::size_t kMostDots = 2000;
   std::vector<Circle> dots;
-  for (std::size_t i = 0; i < answer.num_queries(); ++i)
+  for (std::size_t i = 0; i < answer.num_queries(); i += 1 + answer.num_queries() / kMostDots)
     dots.push_back({at(i), query_radius(wanted, i, answer.is_chosen(i))});
   const ImVec2 low = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  most_wanted_ui(draw, context.palette, place, wanted, dots, dots[wanted->most_of].at, low,
+  most_wanted_ui(draw, context.palette, place, wanted, dots, at(wanted->most_of), low,
                  {low.x + size.x, low.y + size.y});
 }
 

@@ -137,17 +137,6 @@ TEST_F(KindViewsTest, AnotherMethodHasAStandInThatIsSaid) {
   EXPECT_THAT(quest_pages_question(workspace_).stand_in, HasSubstr("a budget of its own"));
 }
 
-TEST_F(KindViewsTest, TheMethodBesideStandsInFirst) {
-  open();
-  choose("snapkv:budget_tokens=24");
-  workspace_.cursor.set_method(
-      Slot::B, choice_of_spec("quest:budget_tokens=8,page_size=4", *workspace_.place().trace));
-  EXPECT_EQ(quest_pages_question(workspace_).method, workspace_.method(Slot::B));
-  EXPECT_EQ(quest_pages_question(workspace_).stand_in,
-            "snapkv does not select pages: shown is B, quest.");
-  EXPECT_EQ(block_tables_question(workspace_).method.id(), "compact_attention");
-}
-
 TEST_F(KindViewsTest, AMethodOfALaterVersionHasAStandInToo) {
   open();
   workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});

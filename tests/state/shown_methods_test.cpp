@@ -1,6 +1,7 @@
 // A, B, both, their difference, up to six: what the views' option `show` draws, and its tables.
 #include "app/state/shown_methods.h"
 
+#include "app/state/questions/how_it_works/block_tables.h"
 #include "app/state/questions/kept/kv_difference.h"
 #include "app/state/questions/kept/selected_vs_true.h"
 #include "app/state/questions/where/layer_head_overview.h"
@@ -79,6 +80,21 @@ TEST_F(ShownMethods, LabelsTellFromRunsThatAreNotShown) {
       state::choice_of_spec(quoka.spec->with({{"num_queries", "5"}}), *workspace.place().trace);
   EXPECT_THAT(state::labels_of(workspace, {other}).front(), HasSubstr("num_queries=5"));
   EXPECT_EQ(state::labels_of(workspace, {other}).size(), 1U);
+}
+
+// Of the kinds that the trace has runs of, these stand in before a default of the view.
+TEST_F(ShownMethods, ARunOfTheKindStandsIn) {
+  open();
+  workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=64");
+  const auto question = state::block_tables_question(workspace);
+  const auto& recorded = workspace.traces.ready()->recorded;
+  const auto of_blocks = std::ranges::find_if(recorded, [](const state::MethodChoice& run) {
+    return run.known() && run.spec->info().granularity == trace::Granularity::Block;
+  });
+  ASSERT_NE(of_blocks, recorded.end());
+  EXPECT_EQ(question.method, *of_blocks);
+  EXPECT_EQ(question.stand_in, "keydiff chooses no blocks: shown is " + of_blocks->id() +
+                                   ", of which this trace has a run.");
 }
 
 TEST_F(ShownMethods, ADescribedFigureNamesWhatItDraws) {

@@ -95,16 +95,19 @@ std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceIn
 
 std::vector<PassageLoss> passage_losses(const analysis::DecodeDrift& drift,
                                         const trace::TraceInfo& info) {
-  constexpr std::size_t kMost = 2;
+  constexpr std::size_t kMost = 2, kLookedAt = 100;  // a hostile file may have any number
+  std::vector<trace::TokenSpan> spans;
+  for (const trace::TokenSpan& span : info.spans)
+    if (is_passage(span) && spans.size() < kLookedAt) spans.push_back(span);
   const auto is_part = [&](const trace::TokenSpan& span) {
-    return std::ranges::any_of(info.spans, [&](const trace::TokenSpan& other) {
-      return is_passage(other) && other.begin <= span.begin && span.end <= other.end &&
+    return std::ranges::any_of(spans, [&](const trace::TokenSpan& other) {
+      return other.begin <= span.begin && span.end <= other.end &&
              other.end - other.begin > span.end - span.begin;
     });
   };
   std::vector<PassageLoss> passages;
-  for (const trace::TokenSpan& span : info.spans) {
-    if (!is_passage(span) || is_part(span)) continue;
+  for (const trace::TokenSpan& span : spans) {
+    if (is_part(span)) continue;
     double sum = 0;
     int tokens = 0;
     for (std::int32_t t = span.begin; t < std::min<std::int64_t>(span.end, std::ssize(drift.nll));

@@ -54,8 +54,7 @@ struct AquaLanesQuestion : OfMethod<At::Layer | At::KvHead | At::Chunk> {
   static std::uint64_t bytes(const Answer& answer);
 };
 
-// For the current selection: the method shown, or aqua with its defaults where that one prunes no
-// lanes.
+// For the current selection: the method shown, or one that prunes lanes in its place.
 AquaLanesQuestion aqua_lanes_question(const Workspace& workspace);
 
 }  // namespace kvloupe::state

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace kvloupe::state {
@@ -61,10 +60,11 @@ Array array(Workspace& workspace) {
 
 std::vector<MedianPoint> medians_along(const std::vector<float>& x, const std::vector<float>& y) {
   constexpr std::size_t kMostParts = 8, kLeastPoints = 5, kLeastParts = 3;
-  const std::size_t parts = std::min(kMostParts, x.size() / kLeastPoints);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (std::isfinite(x[i]) && std::isfinite(y[i])) order.push_back(i);
+  const std::size_t parts = std::min(kMostParts, order.size() / kLeastPoints);
   if (parts < kLeastParts) return {};
-  std::vector<std::size_t> order(x.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return x[i]; });
   const auto median_of = [](std::vector<float> values) {
     std::ranges::sort(values);
@@ -75,7 +75,7 @@ std::vector<MedianPoint> medians_along(const std::vector<float>& x, const std::v
   std::vector<MedianPoint> medians;
   for (std::size_t part = 0; part < parts; ++part) {
     std::vector<float> own_x, own_y;
-    for (std::size_t i = part * x.size() / parts; i < (part + 1) * x.size() / parts; ++i) {
+    for (std::size_t i = part * order.size() / parts; i < (part + 1) * order.size() / parts; ++i) {
       own_x.push_back(x[order[i]]);
       own_y.push_back(y[order[i]]);
     }

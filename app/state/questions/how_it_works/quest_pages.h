@@ -40,8 +40,7 @@ struct QuestPagesQuestion : OfMethod<At::Cell> {
   static std::uint64_t bytes(const Answer& answer);
 };
 
-// For the current selection: the method shown, or quest with its budget where that one selects no
-// pages.
+// For the current selection: the method shown, or one that selects pages in its place.
 QuestPagesQuestion quest_pages_question(const Workspace& workspace);
 
 }  // namespace kvloupe::state

@@ -39,7 +39,7 @@ struct SlotScoresQuestion : OfMethod<At::Cell> {
   static std::uint64_t bytes(const Answer& answer);
 };
 
-// For the current selection: the method shown, or quoka with its budget where that one has no slots.
+// For the current selection: the method shown, or one that has slots in its place.
 SlotScoresQuestion slot_scores_question(const Workspace& workspace);
 
 }  // namespace kvloupe::state

@@ -24,12 +24,10 @@ selection::MethodSpec with_budget_of(const MethodChoice& chosen, const Place& pl
 // The method and what it is called in the sentence.
 StandIn found(const Workspace& workspace, const MethodKind& kind) {
   const Place& place = workspace.place();
-  for (const Slot slot : kSlots)
-    if (const MethodChoice& other = workspace.method(slot); kind.has(other, place.info()))
-      return {other, fmt::format("{}, {}", letter_of(slot), other.id())};
-  for (const trace::RunInfo& run : place.info().runs)
-    if (MethodChoice recorded = choice_of_run(run, *place.trace); kind.has(recorded, place.info()))
-      return {recorded, fmt::format("{}, recorded in this trace", recorded.id())};
+  if (const TraceTab* tab = workspace.traces.ready())
+    for (const MethodChoice& recorded : tab->recorded)
+      if (kind.has(recorded, place.info()))
+        return {recorded, fmt::format("{}, of which this trace has a run", recorded.id())};
   const MethodChoice& chosen = workspace.method();
   const bool given = chosen.known() && chosen.spec->has_budget();
   const auto spec = kind.same_budget ? with_budget_of(chosen, place, kind.id)

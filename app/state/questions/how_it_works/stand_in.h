@@ -1,5 +1,5 @@
-// Views of one kind of methods show a method of that kind where the one chosen is of another: the one
-// beside it, else a run of the trace, else the method that the view is about.
+// Views of one kind of methods show a method of that kind where the one chosen is of another: one that the
+// trace has a run of, else the method that the view is about.
 #pragma once
 
 #include "app/state/method_choice.h"
