@@ -53,30 +53,37 @@ class AquaLanesPanel final : public Panel {
                        fmt::format("{}/{} lanes", r.kept_lanes, r.head_dim)}});
   }
 
-  static void finding_ui(DrawContext& context, const Lanes& result) {
+  void finding_ui(DrawContext& context, const Lanes& result) {
+    low_ = false;
     if (!result->key_loss) return;
     const LaneReport& r = result->report;
-    const auto& loss = *result->key_loss;
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
     const double error = r.score_error[q_head], of_twin = r.twin_score_error[q_head];
-    std::string text = fmt::format(
+    const std::string text = fmt::format(
         "With {} of {} lanes scores of query head {} are off by {} ({}: {}).", r.kept_lanes,
         r.head_dim, q_head, share_text(error), id_of(r.twin), share_text(of_twin));
     headline_ui(context, text);
-    if (error < of_twin && loss.query_lanes > loss.leading_lanes)
-      text = fmt::format(
+    // A low window has room for it below alone.
+    low_ = !context.figure && ImGui::GetContentRegionAvail().y < widgets::em(34);
+    if (low_) return;
+    const widgets::FontScope small(widgets::Type::Caption);
+    widgets::text_wrapped(context.palette.muted, key_words(result));
+  }
+
+  // What a key alone loses, which may tell another story than the scores.
+  static std::string key_words(const Lanes& result) {
+    const LaneReport& r = result->report;
+    const auto& loss = *result->key_loss;
+    const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
+    if (r.score_error[q_head] < r.twin_score_error[q_head] && loss.query_lanes > loss.leading_lanes)
+      return fmt::format(
           "By a key's norm alone static slicing would win ({} lost against {}), but a score needs "
           "a key only where its query is large.",
           share_text(loss.leading_lanes), share_text(loss.query_lanes));
-    else
-      text = fmt::format(
-          "A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
-          "by its queries' lanes.",
-          share_text(loss.own_lanes), share_text(loss.leading_lanes), share_text(loss.query_lanes));
-    // The plots need the room of a low window.
-    if (!context.figure && ImGui::GetContentRegionAvail().y < widgets::em(34)) return;
-    const widgets::FontScope small(widgets::Type::Caption);
-    widgets::text_wrapped(context.palette.muted, text);
+    return fmt::format(
+        "A key alone loses {} of its norm by its own largest lanes, {} by the leading lanes, {} "
+        "by its queries' lanes.",
+        share_text(loss.own_lanes), share_text(loss.leading_lanes), share_text(loss.query_lanes));
   }
 
   void plots_ui(DrawContext& context, const Lanes& result) {
@@ -125,7 +132,7 @@ class AquaLanesPanel final : public Panel {
     score_errors_ui(context, result, ImGui::GetContentRegionAvail());
   }
 
-  static void losses_ui(DrawContext& context, const Lanes& result) {
+  void losses_ui(DrawContext& context, const Lanes& result) {
     const LaneReport& r = result->report;
     heading_ui(context, "Norm lost against lanes kept", "mean share of a vector's norm");
     using Shape = widgets::LegendItem::Shape;
@@ -138,7 +145,7 @@ class AquaLanesPanel final : public Panel {
     if (!result->name_beside.empty())
       widgets::text_colored(context.palette.text,
                             "dashed: " + state::readable_name(result->name_beside));
-    const std::string costs = costs_text(result);
+    const std::string costs = low_ ? key_words(result) : costs_text(result);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float numbers = ImGui::CalcTextSize(costs.c_str(), nullptr, false, room.x).y +
                           ImGui::GetStyle().ItemSpacing.y;
@@ -201,6 +208,7 @@ class AquaLanesPanel final : public Panel {
 
   state::LastAnswer<AquaLanesQuestion> shown_;
   widgets::MapTexture texture_;
+  bool low_ = false;  // what keys lose stands below the plots, in place of the costs
 };
 
 }  // namespace

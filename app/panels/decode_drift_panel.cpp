@@ -3,6 +3,7 @@
 // have moved, by layer and chunk, and what each of the two answers.
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
+#include "app/state/method_groups.h"
 #include "app/state/questions/how_it_ran/decode_drift.h"
 #include "app/state/token_text.h"
 #include "core/base/code_point.h"
@@ -48,7 +49,7 @@ class DecodeDriftPanel final : public Panel {
     }
     if (!ready_ui(context, result, "Reading the losses")) return;
     if (std::exchange(found_for_, result.key) != result.key)  // it reads every token
-      look_at(*result, result.question.place.info(), context.figure);
+      look_at(*result, result.question.place, context.figure);
     headline_ui(context, found_);
     if (!context.figure && !result->against_dense()) capture_button_ui(context);
     legend(context, *result);
@@ -144,8 +145,16 @@ class DecodeDriftPanel final : public Panel {
     return printable(text) + (count > kMost ? "\u2026" : "");
   }
 
-  static std::string finding_of(const DecodeDrift& drift, const trace::TraceInfo& info,
-                                bool figure) {
+  // "The closed loop of snapkv 256"; in a figure the method stands above it.
+  static std::string loop_words(const Place& place, bool figure) {
+    if (figure || place.info().runs.empty()) return "The closed loop";
+    const state::MethodChoice run = state::choice_of_run(place.info().runs.front(), *place.trace);
+    return "The closed loop of " +
+           state::readable_name(state::in_sentence(state::short_label(run)));
+  }
+
+  static std::string finding_of(const DecodeDrift& drift, const Place& place, bool figure) {
+    const trace::TraceInfo& info = place.info();
     if (!drift.against_dense())
       return fmt::format(
           "The dense model's mean loss is {:.2f} nat{}. A closed loop, in which the model reads "
@@ -153,14 +162,17 @@ class DecodeDriftPanel final : public Panel {
           drift.mean_nll(), state::span_loss_words(drift, info),
           figure ? " (capture with --closed-loop SPEC --drift)" : "");
     const std::string text = fmt::format(
-        "The closed loop costs {:+.3f} nat a token ({:.3f}, the dense model {:.3f} on the same "
+        "{} costs {:+.3f} nat a token ({:.3f}, the dense model {:.3f} on the same "
         "tokens){}. Next-token distributions are {:.2g} nat apart on average.",
+        drift.first_sampled ? "It" : loop_words(place, figure),
         drift.mean_nll() - drift.mean_dense_nll(), drift.mean_nll(), drift.mean_dense_nll(),
         state::worst_words(drift, info), drift.mean_kl(0));
     if (!drift.first_sampled) return text;
+    const std::string loop = loop_words(place, figure);
     if (!drift.first_divergent_step)
-      return fmt::format("Both models answer \u201C{}\u201D. {}", text_of(drift.answer), text);
-    return fmt::format("The closed loop answers \u201C{}\u201D, the dense model \u201C{}\u201D. {}",
+      return fmt::format("{} answers \u201C{}\u201D, as the dense model does. {}", loop,
+                         text_of(drift.answer), text);
+    return fmt::format("{} answers \u201C{}\u201D, the dense model \u201C{}\u201D. {}", loop,
                        text_of(drift.answer), text_of(drift.dense_answer), text);
   }
 
@@ -210,9 +222,9 @@ class DecodeDriftPanel final : public Panel {
                                        context.palette.current, widgets::em(0.1F));
   }
 
-  void look_at(const DecodeDrift& drift, const trace::TraceInfo& info, bool figure) {
-    found_ = finding_of(drift, info, figure);
-    passages_ = state::passage_losses(drift, info);
+  void look_at(const DecodeDrift& drift, const Place& place, bool figure) {
+    found_ = finding_of(drift, place, figure);
+    passages_ = state::passage_losses(drift, place.info());
   }
 
   // What 95 of 100 tokens lose at most: one that comes as a surprise would press the line to the floor.
@@ -395,7 +407,11 @@ class DecodeDriftPanel final : public Panel {
     spec.row_ticks = true;
     spec.row_numbers = &place.info().layers;
     const float left = height - (ImGui::GetCursorPosY() - from);
-    spec.size = {-1, plot_height(context, left * (result->first_sampled ? 0.62F : 1.0F))};
+    float high = left * (result->first_sampled ? 0.62F : 1.0F);
+    // Few layers are a strip.
+    if (!context.figure)
+      high = std::min(high, static_cast<float>(matrix.rows) * widgets::em(4) + widgets::em(4));
+    spec.size = {-1, plot_height(context, high)};
     spec.content_key = result.key + rows + range.key();
     // The whole of a row is before its first query: nothing lies beyond a diagonal.
     const CellSize cell{1, 1, static_cast<double>(matrix.cols)};
@@ -433,14 +449,16 @@ class DecodeDriftPanel final : public Panel {
 
   static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
     if (!drift.first_sampled) return;
-    heading_ui(context, "Answers", "each model's own; marked from where they part");
-    answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift);
-    answer_ui(context, "dense", dense_color(context.palette), drift.dense_answer, drift);
+    heading_ui(context, "Answers", "the closed loop's is marked from where it parts");
+    answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift,
+              context.palette.miss);
+    answer_ui(context, "dense", dense_color(context.palette), drift.dense_answer, drift,
+              context.palette.text);
   }
 
   static void answer_ui(DrawContext& context, const char* whose, ImU32 color,
-                        const std::vector<analysis::AnswerToken>& tokens,
-                        const DecodeDrift& drift) {
+                        const std::vector<analysis::AnswerToken>& tokens, const DecodeDrift& drift,
+                        ImU32 color_of_other) {
     const auto split = static_cast<std::size_t>(
         drift.first_divergent_step.value_or(static_cast<std::int64_t>(tokens.size())));
     std::string same, other;
@@ -458,7 +476,7 @@ class DecodeDriftPanel final : public Panel {
     const bool in_a_line = width < ImGui::GetContentRegionAvail().x;
     if (!same.empty()) widgets::text_wrapped(context.palette.text, same);
     if (!same.empty() && !other.empty() && in_a_line) ImGui::SameLine(0, 0);
-    if (!other.empty()) widgets::text_wrapped(context.palette.miss, other);
+    if (!other.empty()) widgets::text_wrapped(color_of_other, other);
   }
 
   state::LastAnswer<DecodeDriftQuestion> shown_;

@@ -24,7 +24,7 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    headline_ui(context, query_finding(place, *result->queries));
+    headline_ui(context, query_finding(place, *result->queries) + medians_words(*result));
     option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
     const bool theorem = state::draws_theorem(workspace);
     const Wanted wanted = wanted_by(context, place);
@@ -55,6 +55,15 @@ class QueryRelevancePanel final : public Panel {
     for (const float given : answer.geometry.max_attention)
       if (given > 0) least = std::min(least, double{given});
     return std::max({least, kDecades * answer.most_attention, 1e-9});
+  }
+
+  // What is drawn beside r, which few queries of much attention may decide.
+  static std::string medians_words(const QueryRelevanceQuestion::Answer& answer) {
+    if (answer.medians.empty()) return "";
+    return fmt::format(
+        " The median goes from {:.2g} % in the nearest part to {:.2g} % in the "
+        "farthest.",
+        100 * answer.medians.front().y, 100 * answer.medians.back().y);
   }
 
   static void medians_ui(const widgets::Palette& palette,

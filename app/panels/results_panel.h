@@ -29,7 +29,7 @@ struct ScoreMap {
     double tone = 0;        // of the colour: 0 to 1; NaN: it has none
     std::string number;     // "0.83"
     std::string beside;     // "0.61 to 0.94"; where there is room
-    std::string listed_as;  // of its samples: "quoka  256, kvloupe_niah"
+    std::string listed_as;  // of its samples: "quoka 256, kvloupe_niah"
   };
   const char* id = "";
   const char* view = "";

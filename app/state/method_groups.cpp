@@ -126,6 +126,11 @@ std::string help_of(const ParamInfo& param, const std::string& value_of_default)
   return text;
 }
 
+std::string in_sentence(std::string label) {
+  for (std::size_t at = 0; (at = label.find("  ", at)) != std::string::npos;) label.erase(at, 1);
+  return label;
+}
+
 std::string short_label(const MethodChoice& method) {
   const std::string label = readable_name(method.id());
   if (!method.known()) return label;

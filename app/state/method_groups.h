@@ -29,6 +29,8 @@ std::string help_of(const selection::ParamInfo& param, const std::string& value_
 
 // "quoka  256", "aqua  75 % of lanes"; of an unknown method its id.
 std::string short_label(const MethodChoice& method);
+// Of a label: "quoka 256", as it stands in a sentence.
+std::string in_sentence(std::string label);
 
 // The parameters beside the budget in which it differs from another SPEC of the same method,
 // "num_queries=128"; "" where the short labels tell the two apart.

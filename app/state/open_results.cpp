@@ -61,7 +61,7 @@ ReadResults results_of_file(const std::string& path) {
   const std::vector<std::string> labels = distinct_labels(choices);
   for (std::size_t i = 0; i < labels.size(); ++i)
     results.labels[results.methods[i]] =
-        printable(labels[i].empty() ? results.methods[i] : labels[i]);
+        printable(labels[i].empty() ? results.methods[i] : in_sentence(labels[i]));
   return results;
 }
 

@@ -17,7 +17,7 @@ struct ReadResults {
   int id = 0;  // of this opening
   trace::Results file;
   std::vector<std::string> methods;           // dense first, then as people list them
-  std::map<std::string, std::string> labels;  // of methods, told from one another: "quoka  256"
+  std::map<std::string, std::string> labels;  // of methods, told from one another: "quoka 256"
 
   std::string key() const { return "r" + std::to_string(id); }
   const std::string& label_of(const std::string& method) const;

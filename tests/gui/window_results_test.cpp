@@ -57,7 +57,7 @@ TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
   settle();
   // snapkv, the last of four rows; kvloupe_niah, the second of two columns.
   click("task_scores", "task_scores/$$7/##cell");
-  EXPECT_EQ(workspace().results.sight.listed, "snapkv  64, kvloupe_niah");
+  EXPECT_EQ(workspace().results.sight.listed, "snapkv 64, kvloupe_niah");
   EXPECT_EQ(workspace().results.sight.of_listed.size(), 24U);
   save_picture("samples.png");
   click("task_scores", "**/Why?");

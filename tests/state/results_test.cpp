@@ -38,27 +38,27 @@ TEST_F(ResultsState, DenseIsWhatOthersAreComparedWith) {
               ElementsAre("dense", "quoka:budget_tokens=64", "quoka:budget_tokens=256",
                           "snapkv:budget_tokens=64"));
   EXPECT_EQ(workspace.results.against(), "dense");
-  EXPECT_EQ(workspace.results.ready()->label_of("quoka:budget_tokens=64"), "quoka  64");
+  EXPECT_EQ(workspace.results.ready()->label_of("quoka:budget_tokens=64"), "quoka 64");
 }
 
 TEST_F(ResultsState, TheWorstCellIsSaidFirst) {
   EXPECT_EQ(finding(),
-            "snapkv  64 falls furthest below dense in kvloupe_niah: 0.33 against 0.96 (24 "
+            "snapkv 64 falls furthest below dense in kvloupe_niah: 0.33 against 0.96 (24 "
             "samples, p below 0.001).");
   workspace.choose("task_scores", "across", "depth");
   EXPECT_EQ(finding(),
-            "snapkv  64 falls furthest below dense at depth 0 %: 0 against 1 (8 samples, p "
+            "snapkv 64 falls furthest below dense at depth 0 %: 0 against 1 (8 samples, p "
             "0.008).");
   workspace.results.show_methods({"dense", "quoka:budget_tokens=256"});
   workspace.choose("task_scores", "across", "length");
-  EXPECT_THAT(finding(), HasSubstr("quoka  256 falls furthest below dense at 512 tokens"));
+  EXPECT_THAT(finding(), HasSubstr("quoka 256 falls furthest below dense at 512 tokens"));
 }
 
 TEST_F(ResultsState, MethodsAreNamedAsSpecsAre) {
   workspace.results.show_methods({"snapkv:window=32,budget_tokens=64", "dense"});
   EXPECT_THAT(workspace.results.shown(), ElementsAre("snapkv:budget_tokens=64", "dense"));
   EXPECT_EQ(workspace.results.against(), "snapkv:budget_tokens=64");
-  EXPECT_EQ(finding(), "No method does worse than snapkv  64 on any sample.");
+  EXPECT_EQ(finding(), "No method does worse than snapkv 64 on any sample.");
   EXPECT_THROW(workspace.results.show_methods({"h2o"}), Error);
 }
 
@@ -91,10 +91,10 @@ TEST_F(ResultsState, NeedlesHaveAGridForEachMethod) {
   EXPECT_EQ(answer->grids[0].scores.at(1, 1).mean, 0.75);
   // In three cells it finds nothing where dense finds all; where dense misses some too it loses less.
   EXPECT_EQ(answer->finding,
-            "snapkv  64 misses most in 3 of 6 cells: it scores 0 where dense scores 1.");
+            "snapkv 64 misses most in 3 of 6 cells: it scores 0 where dense scores 1.");
   workspace.results.show_methods({"dense", "quoka:budget_tokens=256"});
   EXPECT_THAT(test::answer(workspace, needle_grid_question(workspace))->finding,
-              HasSubstr("quoka  256 misses most at 512 tokens, depth 50 %: "));
+              HasSubstr("quoka 256 misses most at 512 tokens, depth 50 %: "));
 }
 
 // Needles have lengths, so that a row is a model, a method and a budget: read beside the file itself.
