@@ -24,9 +24,10 @@ class QueryRelevancePanel final : public Panel {
       widgets::empty_ui(context.palette, "The chunk has no queries.");
       return;
     }
-    headline_ui(context, query_finding(place, *result->queries) + medians_words(*result));
-    option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
     const bool theorem = state::draws_theorem(workspace);
+    headline_ui(context, query_finding(place, *result->queries));
+    if (!theorem) medians_words_ui(context, *result);
+    option_ui(context, "query_relevance", "plot", "plot", widgets::em(9));
     const Wanted wanted = wanted_by(context, place);
     legend(context, place, *result, wanted, theorem);
     theorem ? theorem_ui(context, result, wanted) : plot_ui(context, result, wanted);
@@ -50,20 +51,22 @@ class QueryRelevancePanel final : public Panel {
 
   // The least that is told apart; what gives less, or nothing, stands where the axis begins.
   static double least_attention(const QueryAnswer& answer) {
-    constexpr double kDecades = 1e-4;
+    constexpr double kLeastShare = 1e-4;
     double least = answer.most_attention;
     for (const float given : answer.geometry.max_attention)
       if (given > 0) least = std::min(least, double{given});
-    return std::max({least, kDecades * answer.most_attention, 1e-9});
+    return std::max({least, kLeastShare * answer.most_attention, 1e-9});
   }
 
-  // What is drawn beside r, which few queries of much attention may decide.
-  static std::string medians_words(const QueryRelevanceQuestion::Answer& answer) {
-    if (answer.medians.empty()) return "";
-    return fmt::format(
-        " The median goes from {:.2g} % in the nearest part to {:.2g} % in the "
-        "farthest.",
-        100 * answer.medians.front().y, 100 * answer.medians.back().y);
+  // r may be decided by a few queries that give much.
+  static void medians_words_ui(DrawContext& context, const QueryRelevanceQuestion::Answer& answer) {
+    if (answer.medians.empty()) return;
+    widgets::text_wrapped(
+        context.palette.text,
+        fmt::format("By median, queries nearest to the mean query give one key {:.2g} % of their "
+                    "attention, the farthest {:.2g} % ({} parts of as many queries).",
+                    100 * answer.medians.front().y, 100 * answer.medians.back().y,
+                    answer.medians.size()));
   }
 
   static void medians_ui(const widgets::Palette& palette,

@@ -249,7 +249,7 @@ void samples_ui(DrawContext& context, const char* view) {
     if (open.sight.listed.empty() &&
         ImGui::GetContentRegionAvail().y > 2 * ImGui::GetTextLineHeight())
       widgets::text_wrapped(context.palette.muted,
-                            "Click a cell to list its samples, with question, answer and score.");
+                            "Click a cell to list its samples: score, expected answer and answer.");
     return;
   }
   const ReadResults& results = *open.ready();

@@ -48,6 +48,11 @@ Array array(Workspace& workspace) {
   return array_of("<f4", {rows.rows, rows.cols}, rows.values);
 }
 
+// A landmark that is short against the text.
+bool is_passage(const trace::TokenSpan& span) {
+  return is_landmark(span) && span.end - span.begin <= 4 * analysis::kMeanOf;
+}
+
 }  // namespace
 
 std::string DecodeDriftQuestion::obstacle() const {
@@ -65,11 +70,6 @@ std::uint64_t DecodeDriftQuestion::bytes(const Answer& answer) {
   for (const auto* tokens : {&answer.answer, &answer.dense_answer})
     for (const analysis::AnswerToken& token : *tokens) sum += sizeof(token) + token.text.size();
   return sum;
-}
-
-// What people look for, and no part of the whole text.
-static bool is_passage(const trace::TokenSpan& span) {
-  return is_landmark(span) && span.end - span.begin <= 4 * analysis::kMeanOf;
 }
 
 std::string worst_words(const analysis::DecodeDrift& drift, const trace::TraceInfo& info) {

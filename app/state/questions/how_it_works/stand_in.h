@@ -14,8 +14,8 @@ class Workspace;
 struct MethodKind {
   const char* id = "";      // of the method that the view is about
   const char* others = "";  // "does not select pages": what is said of a method of another kind
-  const char* things =
-      "";  // "pages": what this version does not know of an unknown method; empty: it does
+  // "pages": what this version does not know of an unknown method; empty where it knows.
+  const char* things = "";
   bool same_budget = false;  // `id` gets the budget of the method chosen, not its own default
   bool (*has)(const MethodChoice& choice, const trace::TraceInfo& info) = nullptr;
 };

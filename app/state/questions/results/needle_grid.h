@@ -31,7 +31,7 @@ struct NeedleGridQuestion : OfResults {
 };
 
 NeedleGridQuestion needle_grid_question(const Workspace& workspace);
-// "quoka 256", "kvloupe_niah, quoka  256".
+// "quoka 256", "kvloupe_niah, quoka 256".
 std::string name_of(const NeedleGridQuestion& question, const NeedleGridQuestion::Answer& answer,
                     const NeedleGridQuestion::Grid& grid);
 
