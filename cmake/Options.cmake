@@ -59,10 +59,12 @@ elseif(KVLOUPE_LLD)
 endif()
 
 # Paths relative to the checkout and a precompiled header that may count as equal: so a second clone hits the cache.
+# Comments count: a precompiled header knows its parts by their whole text, so that one of the cache made before a
+# comment was changed would not match them ("redefinition").
 find_program(KVLOUPE_CCACHE_PROGRAM ccache)
 if(KVLOUPE_CCACHE AND KVLOUPE_CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_COMMENTS=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     ${KVLOUPE_CCACHE_PROGRAM})
   # ccache must see the precompiled header in the preprocessed text.

@@ -45,7 +45,7 @@ class OpenResults {
  public:
   explicit OpenResults(Answers& answers) : answers_(answers) {}
 
-  // What is shown of a file when it opens; where it only opens again, nothing changes.
+  // `first_sight`: what is shown of a file that was not open before. One that is read again keeps what is shown.
   using FirstSight = std::function<ResultsSight(const ReadResults&)>;
   void open(const std::string& path, const FirstSight& first_sight = {});
   void close();
