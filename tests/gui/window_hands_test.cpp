@@ -59,6 +59,7 @@ class WindowHands : public test::WindowTest {
     settle();
     explorer().panels().show("kv_map");
     settle();
+    forget_plots();
     ASSERT_TRUE(explorer().panels().visible("kv_map"));
   }
   // The window that opened last.
@@ -113,6 +114,7 @@ TEST_F(WindowHands, ARightClickOnAQueryOrAHeadGoesThere) {
   settle();
   explorer().panels().show("query_relevance");
   settle();
+  forget_plots();
   const auto relevance =
       workspace().ask(state::QueryRelevanceQuestion{place(), workspace().method()});
   ASSERT_TRUE(relevance) << relevance.error;
