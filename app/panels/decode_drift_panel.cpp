@@ -298,8 +298,10 @@ class DecodeDriftPanel final : public Panel {
       const ImVec2 size = ImGui::CalcTextSize(words.c_str());
       const float gap = widgets::em(0.4F);
       const bool fits = to.x + gap + size.x < right;
-      draw->AddText({fits ? to.x + gap : from.x - gap - size.x, to.y - size.y / 2},
-                    context.palette.text, words.c_str());
+      const ImVec2 at(fits ? to.x + gap : from.x - gap - size.x, to.y - size.y / 2);
+      draw->AddRectFilled(at, {at.x + size.x, at.y + size.y},
+                          widgets::with_alpha(context.palette.panel, 0.85F));
+      draw->AddText(at, context.palette.text, words.c_str());
     }
   }
 

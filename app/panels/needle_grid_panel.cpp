@@ -36,7 +36,7 @@ class NeedleGridPanel final : public ResultsPanel {
     widgets::color_scale_ui(context.palette, widgets::score_color, "0", "1", "mean score",
                             widgets::em(8));
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float samples = samples_height(context, kView, room.y);
+    const float samples = samples_height(context, kView, result->lengths.size(), room.y);
     maps_ui(context, result, {room.x, room.y - samples});
     samples_ui(context, kView);
   }
@@ -83,19 +83,21 @@ class NeedleGridPanel final : public ResultsPanel {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, widgets::elided(name, size.x));
     }
-    std::vector<std::string> lengths, depths;
+    std::vector<std::string> lengths;
+    ScoreMap map;
     for (const std::int64_t length : result->lengths) lengths.push_back(state::length_text(length));
     for (const double depth : result->depths)
-      depths.push_back(fmt::format("depth {} %", format_shortest(depth)));
-    ScoreMap map;
+      map.columns.push_back(fmt::format("depth {} %", format_shortest(depth)));
     map.id = "map";
     map.view = kView;
     map.rows = &lengths;
-    map.columns = &depths;
     for (std::size_t r = 0; r < lengths.size(); ++r)
-      for (std::size_t c = 0; c < depths.size(); ++c)
+      for (std::size_t c = 0; c < map.columns.size(); ++c)
         map.cells.push_back(cell_of(result, grid, name, r, c));
-    map.explain = [&](std::size_t index) { return explained(result, grid, name, index); };
+    map.explain = [&](const ScoreMap::Cell& cell) {
+      return explained(result, grid, name,
+                       static_cast<std::size_t>(cell.scores - grid.scores.cells.data()));
+    };
     score_map_ui(context, map, {size.x, size.y - ImGui::GetTextLineHeightWithSpacing()});
     ImGui::EndGroup();
   }

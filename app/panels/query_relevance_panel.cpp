@@ -44,8 +44,11 @@ class QueryRelevancePanel final : public Panel {
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});
     else if (!answer.medians.empty())
-      items.push_back({fmt::format("medians of {} parts, by S_q", answer.medians.size()),
-                       context.palette.text, Shape::Line});
+      items.push_back(
+          {fmt::format("medians of {} groups of {}{} queries, by S_q", answer.medians.size(),
+                       answer.queries->num_queries() % answer.medians.size() == 0 ? "" : "about ",
+                       group_size(answer)),
+           context.palette.text, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
@@ -63,10 +66,13 @@ class QueryRelevancePanel final : public Panel {
     if (answer.medians.empty()) return;
     widgets::text_wrapped(
         context.palette.text,
-        fmt::format("By median, queries nearest to the mean query give one key {:.2g} % of their "
-                    "attention, the farthest {:.2g} % ({} parts of as many queries).",
-                    100 * answer.medians.front().y, 100 * answer.medians.back().y,
-                    answer.medians.size()));
+        fmt::format("By median the {0} queries nearest to the mean query give one key {1:.2g} % of "
+                    "their attention, the {0} farthest {2:.2g} %.",
+                    group_size(answer), 100 * answer.medians.front().y,
+                    100 * answer.medians.back().y));
+  }
+  static std::size_t group_size(const QueryRelevanceQuestion::Answer& answer) {
+    return answer.queries->num_queries() / answer.medians.size();
   }
 
   static void medians_ui(const widgets::Palette& palette,

@@ -18,7 +18,7 @@ namespace {
 using state::ReadResults;
 using trace::ResultSample;
 
-constexpr float kCellHeight = 4, kLeastCell = 1.5F, kMostCellWidth = 24;  // em
+constexpr float kCellHeight = 4, kTwoLines = 2.6F, kLeastCell = 1.5F, kMostCellWidth = 32;  // em
 constexpr std::size_t kMostListed = 100;
 
 // Names of rows, in the middle of their cells; a click compares with them.
@@ -65,7 +65,7 @@ void cell_ui(DrawContext& context, const ScoreMap& map, const ScoreMap::Cell& ce
     centred(cell.beside, from.y + (height - ImGui::GetTextLineHeight()) / 2);
     return;
   }
-  const bool two_lines = height > widgets::em(2.6F) && !cell.beside.empty();
+  const bool two_lines = height > widgets::em(kTwoLines) && !cell.beside.empty();
   float y = from.y + (height - ImGui::GetTextLineHeight()) / 2;
   if (two_lines) y -= widgets::em(0.6F);
   {
@@ -100,12 +100,9 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   if (context.figure || cell.scores == nullptr || cell.scores->samples.empty()) return;
   ImGui::SetCursorScreenPos(from);
   ImGui::PushID(static_cast<int>(index));
-  state::ResultsSight& sight = context.workspace.results.sight;
-  if (ImGui::InvisibleButton("##cell", {to.x - from.x, to.y - from.y})) {
-    sight.listed = cell.listed_as;
-    sight.listed_in = map.view;
-    sight.of_listed = by_interest(*context.workspace.results.ready(), cell.scores->samples);
-  }
+  const state::ResultsSight& sight = context.workspace.results.sight;
+  if (ImGui::InvisibleButton("##cell", {to.x - from.x, to.y - from.y}))
+    list_samples(context, map.view, cell);
   ImGui::PopID();
   const bool listed = lists(sight, map.view) && sight.listed == cell.listed_as;
   if (ImGui::IsItemHovered() || listed)
@@ -116,7 +113,7 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   pointed.words = cell.number;
   pointed.row = cell.listed_as + "\t" + cell.number;
   context.workspace.pointer.at(std::move(pointed));
-  widgets::tooltip({{map.explain(index)}, {"click: list its samples", 0, true}});
+  widgets::tooltip({{map.explain(cell)}, {"click: list its samples", 0, true}});
 }
 
 // What all samples share stands above the table.
@@ -138,8 +135,9 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
     const std::string answer =
         sample.refused.empty() ? printable(sample.answer) : "refused: " + printable(sample.refused);
     table.rows.push_back({known(sample.length),
-                          std::isnan(sample.depth) ? table::Cell(std::nullopt)
-                                                   : table::Cell(format_shortest(sample.depth)),
+                          std::isnan(sample.depth)
+                              ? table::Cell(std::nullopt)
+                              : table::Cell(format_shortest(sample.depth) + " %"),
                           std::isnan(sample.score) ? table::Cell(std::nullopt)
                                                    : table::Cell(state::score_text(sample.score)),
                           printable(sample.expected), answer, ""});
@@ -198,7 +196,7 @@ float score_map_height(const DrawContext& context, std::size_t rows, float room)
 
 void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
                   const std::vector<std::string>* methods) {
-  const std::size_t rows = map.rows->size(), columns = map.columns->size();
+  const std::size_t rows = map.rows->size(), columns = map.columns.size();
   float label = widgets::em(4);
   for (const std::string& row : *map.rows)
     label = std::max(label, ImGui::CalcTextSize(row.c_str()).x + widgets::em(1.4F));
@@ -213,7 +211,7 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
   ImGui::PushID(map.id);
   for (std::size_t c = 0; c < columns; ++c) {
     const widgets::FontScope small(widgets::Type::Caption);
-    const std::string text = widgets::elided((*map.columns)[c], width - gap);
+    const std::string text = widgets::elided(map.columns[c], width - gap);
     const float wide = ImGui::CalcTextSize(text.c_str()).x;
     ImGui::GetWindowDrawList()->AddText(
         {at.x + label + (static_cast<float>(c) + 0.5F) * width - wide / 2, at.y},
@@ -223,10 +221,13 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
     const float top = at.y + head + static_cast<float>(r) * height;
     row_name_ui(context, map, r, {at.x, top}, {label - widgets::em(0.4F), height}, methods);
     for (std::size_t c = 0; c < columns; ++c) {
+      const ScoreMap::Cell& cell = map.cells[r * columns + c];
+      const float wide = cell.fills_row ? width * static_cast<float>(columns) : width;
       const ImVec2 from(at.x + label + static_cast<float>(c) * width, top);
-      const ImVec2 to(from.x + width - gap, from.y + height - gap);
-      cell_ui(context, map, map.cells[r * columns + c], from, to);
+      const ImVec2 to(from.x + wide - gap, from.y + height - gap);
+      cell_ui(context, map, cell, from, to);
       press_cell_ui(context, map, r * columns + c, from, to);
+      if (cell.fills_row) break;
     }
   }
   ImGui::PopID();
@@ -235,11 +236,22 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
       {label + width * static_cast<float>(columns), head + height * static_cast<float>(rows)});
 }
 
-float samples_height(const DrawContext& context, const char* view, float room) {
+void list_samples(DrawContext& context, const char* view, const ScoreMap::Cell& cell) {
+  state::ResultsSight& sight = context.workspace.results.sight;
+  sight.lists_finding = false;
+  sight.listed = cell.listed_as;
+  sight.listed_in = view;
+  sight.of_listed = by_interest(*context.workspace.results.ready(), cell.scores->samples);
+}
+
+float samples_height(const DrawContext& context, const char* view, std::size_t rows, float room) {
   const state::ResultsSight& sight = context.workspace.results.sight;
   if (context.figure || !lists(sight, view)) return 0;
-  const auto lines = static_cast<float>(sight.of_listed.size()) + 3.5F;
-  return std::min(lines * ImGui::GetTextLineHeightWithSpacing(), room * 0.5F);
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float wanted = (static_cast<float>(sight.of_listed.size()) + 3.5F) * line;
+  // The cells keep both of their lines, unless the list would show next to nothing.
+  const float beside = room - line - static_cast<float>(rows) * widgets::em(kTwoLines + 0.2F);
+  return std::min({wanted, room * 0.5F, std::max(beside, 8 * line)});
 }
 
 void samples_ui(DrawContext& context, const char* view) {
@@ -256,6 +268,7 @@ void samples_ui(DrawContext& context, const char* view) {
   heading_ui(context, "Samples", open.sight.listed);
   ImGui::SameLine(0, widgets::em(1));
   if (ImGui::SmallButton("Close##samples")) {
+    open.sight.lists_finding = false;
     open.sight.listed.clear();
     open.sight.of_listed.clear();
     return;

@@ -26,19 +26,20 @@ void results_head_ui(DrawContext& context, const std::string& title, const std::
 struct ScoreMap {
   struct Cell {
     const analysis::ScoreCell* scores = nullptr;
-    double tone = 0;        // of the colour: 0 to 1; NaN: it has none
-    std::string number;     // "0.83"
-    std::string beside;     // "0.61 to 0.94"; where there is room
-    std::string listed_as;  // of its samples: "quoka 256, kvloupe_niah"
+    bool fills_row = false;  // the row has this cell alone, as wide as all columns
+    double tone = 0;         // of the colour: 0 to 1; NaN: it has none
+    std::string number;      // "0.83"
+    std::string beside;      // "0.61 to 0.94"; where there is room
+    std::string listed_as;   // of its samples: "quoka 256, kvloupe_niah"
   };
   const char* id = "";
   const char* view = "";
   const std::vector<std::string>* rows = nullptr;
-  const std::vector<std::string>* columns = nullptr;
-  std::vector<Cell> cells;                                // by row, then column
-  std::function<std::string(std::size_t index)> explain;  // the tooltip of a cell
-  bool diverges = false;  // its colours: from bad through neutral to good
-  int strong_row = -1;    // the one that others are compared with
+  std::vector<std::string> columns;
+  std::vector<Cell> cells;                          // by row, then column
+  std::function<std::string(const Cell&)> explain;  // the tooltip of a cell
+  bool diverges = false;                            // its colours: from bad through neutral to good
+  int strong_row = -1;                              // the one that others are compared with
 };
 // The height of a map of so many rows in the room there is.
 float score_map_height(const DrawContext& context, std::size_t rows, float room);
@@ -47,10 +48,12 @@ float score_map_height(const DrawContext& context, std::size_t rows, float room)
 void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
                   const std::vector<std::string>* methods = nullptr);
 
+// Lists the samples of a cell.
+void list_samples(DrawContext& context, const char* view, const ScoreMap::Cell& cell);
 // The samples of the cell that was clicked, as a table; nothing where none was, and in figures. A click on a
 // sample opens its trace.
 void samples_ui(DrawContext& context, const char* view);
-// The height that samples_ui() takes of this room.
-float samples_height(const DrawContext& context, const char* view, float room);
+// The height that samples_ui() takes of this room, which a map of so many rows shares.
+float samples_height(const DrawContext& context, const char* view, std::size_t rows, float room);
 
 }  // namespace kvloupe::panels

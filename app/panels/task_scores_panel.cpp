@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace kvloupe::panels {
 namespace {
@@ -33,16 +34,18 @@ class TaskScoresPanel final : public ResultsPanel {
     if (!scores_ready_ui(context, result)) return;
     headline_ui(context, result->finding);
     scale_ui(context, question);
+    const ScoreMap map = map_of(context, result);
+    if (context.workspace.results.sight.lists_finding && !context.figure)
+      list_finding(context, result, map);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const auto published = published_.ask(context.workspace, published_question(context.workspace));
     const bool lays_under = !published.question.paper.empty();
-    const float samples = samples_height(context, kView, room.y);
+    const float samples = samples_height(context, kView, result->scores.rows.size(), room.y);
     const float under = lays_under ? (room.y - samples) * 0.5F : 0;
     const float height =
         score_map_height(context, result->scores.rows.size(), room.y - samples - under);
     const bool by_method = question.across != "budget";
-    score_map_ui(context, map_of(context, result), {room.x, height},
-                 by_method ? &result->scores.rows : nullptr);
+    score_map_ui(context, map, {room.x, height}, by_method ? &result->scores.rows : nullptr);
     ImGui::Dummy({0, widgets::grid(0.5F)});
     if (lays_under) published_ui(context, published, under - widgets::grid(1));
     samples_ui(context, kView);
@@ -165,19 +168,59 @@ class TaskScoresPanel final : public ResultsPanel {
     ScoreMap map;
     map.id = map.view = kView;
     map.rows = &answer.row_labels;
-    map.columns = &answer.column_labels;
     map.diverges = value == "difference";
     const auto strong =
         std::find(answer.scores.rows.begin(), answer.scores.rows.end(), result.question.against);
     if (strong != answer.scores.rows.end())
       map.strong_row = static_cast<int>(strong - answer.scores.rows.begin());
-    for (std::size_t r = 0; r < answer.scores.rows.size(); ++r)
-      for (std::size_t c = 0; c < answer.scores.columns.size(); ++c)
-        map.cells.push_back(cell_of(result, value, r, c));
-    map.explain = [&result, columns = answer.scores.columns.size()](std::size_t index) {
+    const std::size_t columns = answer.scores.columns.size();
+    const std::optional<std::size_t> apart = column_apart(result);
+    for (std::size_t c = 0; c < columns; ++c)
+      if (c != apart) map.columns.push_back(answer.column_labels[c]);
+    for (std::size_t r = 0; r < answer.scores.rows.size(); ++r) {
+      const bool fills_row = apart && !answer.scores.at(r, *apart).samples.empty();
+      for (std::size_t c = 0; c < columns; ++c)
+        if (c != apart) map.cells.push_back(cell_of(result, value, r, fills_row ? *apart : c));
+      if (fills_row) {
+        ScoreMap::Cell& cell = map.cells[map.cells.size() - map.columns.size()];
+        cell.fills_row = true;
+        cell.beside =
+            answer.column_labels[*apart] + (cell.beside.empty() ? "" : ": ") + cell.beside;
+      }
+    }
+    map.explain = [&result, columns](const ScoreMap::Cell& cell) {
+      const auto index = static_cast<std::size_t>(cell.scores - result->scores.cells.data());
       return explained(result, index / columns, index % columns);
     };
     return map;
+  }
+
+  // The column of dense among budgets, where it is empty but for rows that have nothing else: such a row has one
+  // cell in place of it.
+  static std::optional<std::size_t> column_apart(const Scores& result) {
+    const analysis::ScoreTable& scores = result->scores;
+    const auto none = std::ranges::find(scores.columns, "none");
+    if (result.question.across != "budget" || none == scores.columns.end() ||
+        scores.columns.size() == 1)
+      return std::nullopt;
+    const auto apart = static_cast<std::size_t>(none - scores.columns.begin());
+    for (std::size_t r = 0; r < scores.rows.size(); ++r)
+      for (std::size_t c = 0; c < scores.columns.size(); ++c)
+        if (c != apart && !scores.at(r, c).samples.empty() && !scores.at(r, apart).samples.empty())
+          return std::nullopt;
+    return apart;
+  }
+
+  // Until something is clicked, the samples of the cell that the finding names.
+  static void list_finding(DrawContext& context, const Scores& result, const ScoreMap& map) {
+    state::ResultsSight& sight = context.workspace.results.sight;
+    if (result->worst < 0) return sight.listed.clear();
+    const ScoreCell* worst = &result->scores.cells[static_cast<std::size_t>(result->worst)];
+    const auto cell = std::ranges::find(map.cells, worst, &ScoreMap::Cell::scores);
+    if (cell == map.cells.end()) return;
+    if (sight.listed_in == kView && sight.listed == cell->listed_as) return;
+    list_samples(context, kView, *cell);
+    sight.lists_finding = true;
   }
 
   static ScoreMap::Cell cell_of(const Scores& result, const std::string& value, std::size_t r,

@@ -85,6 +85,8 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
         if (ready_) answers_.forget(ready_->key());
         ready_ = std::move(results);
         state_ = ResultState::Ready;
+        // Their indices are those of the file as it was.
+        sight.lists_finding |= !sight.listed.empty();
         sight.listed.clear();
         sight.of_listed.clear();
         if (first_sight) sight = first_sight(*ready_);

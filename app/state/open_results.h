@@ -34,9 +34,10 @@ struct ResultsSight {
   std::map<std::string, std::string> options;  // of the views, by "view.option"
   std::vector<std::string> methods;            // in this order; empty: all
   std::string against;  // the method that others are compared with; empty: by rule
-  // The samples of a cell that was clicked.
-  std::string listed;                   // what they are of; empty: none are listed
-  std::string listed_in;                // the view that lists them
+  // The samples of one cell.
+  std::string listed;         // what they are of; empty: none are listed
+  std::string listed_in;      // the view that lists them
+  bool lists_finding = true;  // nothing was clicked yet: those that the finding is about are listed
   std::vector<std::int32_t> of_listed;  // their indices
   std::string following;  // the trace that is to go to the head which lost the answer; empty: none
 };

@@ -93,6 +93,28 @@ TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
   EXPECT_FALSE(explorer().panels().now().of_results);
 }
 
+TEST_F(WindowResults, TheSamplesOfTheFindingAreListedUntilSomethingIsClicked) {
+  explorer().run_command("results.close");
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  const state::ResultsSight& sight = workspace().results.sight;
+  EXPECT_EQ(sight.listed, "snapkv 64, kvloupe_niah") << "the finding names this cell";
+  EXPECT_EQ(sight.of_listed.size(), 24U);
+  workspace().choose("task_scores", "across", "budget");
+  settle();
+  EXPECT_THAT(sight.listed, testing::StartsWith("snapkv, ")) << "it follows the finding";
+  // Dense reads all keys: one cell as wide as the two budgets.
+  click("task_scores", "task_scores/$$0/##cell");
+  EXPECT_EQ(sight.listed, "dense, all keys");
+  save_picture("budgets.png");
+  workspace().choose("task_scores", "across", "task");
+  settle();
+  EXPECT_EQ(sight.listed, "dense, all keys") << "what was clicked stays";
+  click("task_scores", "Close##samples");
+  EXPECT_TRUE(sight.listed.empty()) << "and what was closed";
+}
+
 TEST_F(WindowResults, OthersAreComparedWithTheRowThatIsClicked) {
   close_all();
   workspace().traces.open(results());

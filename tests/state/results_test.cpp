@@ -45,6 +45,9 @@ TEST_F(ResultsState, TheWorstCellIsSaidFirst) {
   EXPECT_EQ(finding(),
             "snapkv 64 falls furthest below dense in kvloupe_niah: 0.33 against 0.96 (24 "
             "samples, p below 0.001).");
+  const auto answer = test::answer(workspace, task_scores_question(workspace));
+  ASSERT_GE(answer->worst, 0);
+  EXPECT_NEAR(answer->scores.cells[static_cast<std::size_t>(answer->worst)].mean, 0.33, 0.005);
   workspace.choose("task_scores", "across", "depth");
   EXPECT_EQ(finding(),
             "snapkv 64 falls furthest below dense at depth 0 %: 0 against 1 (8 samples, p "

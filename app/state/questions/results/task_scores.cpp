@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -88,18 +89,21 @@ std::string column_label(const std::string& across, const std::string& column) {
 }
 
 // The cell that is furthest below what it is compared with.
-std::string finding_of(const TaskScoresQuestion& question, const Answer& answer) {
-  const analysis::ScoreTable& scores = answer.scores;
-  const ScoreCell* worst = nullptr;
-  std::size_t at = 0;
+std::ptrdiff_t worst_of(const analysis::ScoreTable& scores) {
+  std::ptrdiff_t worst = -1;
   for (std::size_t i = 0; i < scores.cells.size(); ++i) {
     const ScoreCell& cell = scores.cells[i];
     if (cell.paired > 0 && cell.worse > 0 &&
-        (worst == nullptr || cell.difference < worst->difference)) {
-      worst = &cell;
-      at = i;
-    }
+        (worst < 0 || cell.difference < scores.cells[static_cast<std::size_t>(worst)].difference))
+      worst = static_cast<std::ptrdiff_t>(i);
   }
+  return worst;
+}
+
+std::string finding_of(const TaskScoresQuestion& question, const Answer& answer) {
+  const analysis::ScoreTable& scores = answer.scores;
+  const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(answer.worst, 0));
+  const ScoreCell* worst = answer.worst < 0 ? nullptr : &scores.cells[at];
   const std::string other = question.results->label_of(question.against);
   if (worst == nullptr) {
     std::int64_t paired = 0;
@@ -152,11 +156,12 @@ Answer TaskScoresQuestion::work(Steps& /*steps*/) const {
   };
   std::vector<std::string> first = budgets ? std::vector<std::string>{kDense} : methods;
   Answer answer{
-      analysis::score_table(results->file, row, column_of(across), against, first), {}, {}, {}};
+      analysis::score_table(results->file, row, column_of(across), against, first), {}, {}, {}, -1};
   for (const std::string& name : answer.scores.rows)
     answer.row_labels.push_back(budgets ? printable(name) : results->label_of(name));
   for (const std::string& name : answer.scores.columns)
     answer.column_labels.push_back(column_label(across, name));
+  answer.worst = worst_of(answer.scores);
   answer.finding = finding_of(*this, answer);
   return answer;
 }

@@ -4,6 +4,7 @@
 
 #include "app/state/questions/results/of_results.h"
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct TaskScoresQuestion : OfResults {
     analysis::ScoreTable scores;
     std::vector<std::string> row_labels, column_labels;  // as people read them
     std::string finding;                                 // one sentence
+    std::ptrdiff_t worst = -1;  // the cell in scores that it names; -1: none
   };
 
   std::string key() const { return OfResults::key(across); }
