@@ -59,12 +59,16 @@ class AquaLanesPanel final : public Panel {
     const LaneReport& r = result->report;
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
     const double error = r.score_error[q_head], of_twin = r.twin_score_error[q_head];
-    const std::string text = fmt::format(
+    // What stands below where there is room.
+    low_ = !context.figure && ImGui::GetContentRegionAvail().y < widgets::em(36);
+    std::string text = fmt::format(
         "With {} of {} lanes scores of query head {} are off by {} ({}: {}).", r.kept_lanes,
         r.head_dim, q_head, share_text(error), id_of(r.twin), share_text(of_twin));
+    if (low_ && result->break_even.one_projection)
+      text += fmt::format(" That saves multiplications above {:.0f} keys; this {} sees {}.",
+                          *result->break_even.one_projection, step_word(r.span.phase),
+                          format_count(r.span.end()));
     headline_ui(context, text);
-    // A low window has room for it below alone.
-    low_ = !context.figure && ImGui::GetContentRegionAvail().y < widgets::em(34);
     if (low_) return;
     const widgets::FontScope small(widgets::Type::Caption);
     widgets::text_wrapped(context.palette.muted, key_words(result));

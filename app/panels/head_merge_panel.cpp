@@ -79,8 +79,8 @@ class HeadMergePanel final : public Panel {
     const Axis axis(heads);
     const float label = widgets::em(7), number = widgets::em(9);
     const float room = std::max(widgets::em(4), ImGui::GetContentRegionAvail().x - label - number);
-    // Few heads may stand far apart, and take no more than a third of the height.
-    const float each = ImGui::GetContentRegionAvail().y * 0.36F / static_cast<float>(heads.size());
+    // Few heads may stand far apart, and take at most a sixth of the height.
+    const float each = ImGui::GetContentRegionAvail().y * 0.16F / static_cast<float>(heads.size());
     const float line = std::clamp(each, ImGui::GetTextLineHeight(), widgets::em(2.2F));
     const float dot = widgets::em(0.36F);
     ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -173,7 +173,7 @@ class HeadMergePanel final : public Panel {
     constexpr std::size_t kOnPaper = 8;  // of each head; the page grows by what they need
     // Both lists in sight, where there is room for two keys of each.
     auto most = static_cast<std::size_t>(
-        std::clamp((ImGui::GetContentRegionAvail().y / line - 3) / 2, 2.0F, kInWindow));
+        std::clamp((ImGui::GetContentRegionAvail().y / line - 2.3F) / 2, 2.0F, kInWindow));
     if (context.least_plot > 0)
       most = kOnPaper;
     else if (context.figure)  // as many as fit whole

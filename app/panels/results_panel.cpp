@@ -3,6 +3,7 @@
 #include "app/state/questions/results/lost_answer.h"
 #include "app/state/token_text.h"
 #include "app/widgets/table.h"
+#include "core/base/letters.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 
@@ -132,8 +133,9 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
     const auto known = [](std::int64_t value) {
       return value < 0 ? table::Cell(std::nullopt) : table::Cell(value);
     };
-    const std::string answer =
-        sample.refused.empty() ? printable(sample.answer) : "refused: " + printable(sample.refused);
+    const std::string answer = sample.refused.empty()
+                                   ? printable(std::string(trimmed(sample.answer)))
+                                   : "refused: " + printable(sample.refused);
     table.rows.push_back({known(sample.length),
                           std::isnan(sample.depth)
                               ? table::Cell(std::nullopt)

@@ -128,8 +128,7 @@ class TaskScoresPanel final : public ResultsPanel {
       return fmt::format(
           "mean score less that of {}, below it the samples that are better and worse", other);
     if (value == "relative")
-      return fmt::format("mean score by that of {}, below it the 95 % interval of the score",
-                         other);
+      return fmt::format("mean score by that of {}, below it both scores", other);
     return "mean score, below it the 95 % interval (Wilson)";
   }
 
@@ -245,6 +244,11 @@ class TaskScoresPanel final : public ResultsPanel {
       cell.tone =
           std::isnan(scores.relative) ? ScoreCell::kUnknown : std::min(1.0, scores.relative);
       cell.number = state::score_text(scores.relative);
+      // Both means are of the same samples only where each of them is paired.
+      cell.beside = scores.paired == 0 || scores.paired < scores.scored
+                        ? ""
+                        : fmt::format("{} against {}", state::score_text(scores.mean),
+                                      state::score_text(scores.mean - scores.difference));
     }
     if (scores.samples.empty()) {
       cell.number = "";
