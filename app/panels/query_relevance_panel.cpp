@@ -61,15 +61,14 @@ class QueryRelevancePanel final : public Panel {
     return std::max({least, kLeastShare * answer.most_attention, 1e-9});
   }
 
-  // r may be decided by a few queries that give much.
   static void medians_words_ui(DrawContext& context, const QueryRelevanceQuestion::Answer& answer) {
     if (answer.medians.empty()) return;
     widgets::text_wrapped(
         context.palette.text,
-        fmt::format("By median the {0} queries nearest to the mean query give one key {1:.2g} % of "
-                    "their attention, the {0} farthest {2:.2g} %.",
-                    group_size(answer), 100 * answer.medians.front().y,
-                    100 * answer.medians.back().y));
+        fmt::format(
+            "Outliers aside (by median), the {0} queries nearest to the mean query give one "
+            "key {1:.2g} % of their attention, the {0} farthest {2:.2g} %.",
+            group_size(answer), 100 * answer.medians.front().y, 100 * answer.medians.back().y));
   }
   static std::size_t group_size(const QueryRelevanceQuestion::Answer& answer) {
     return answer.queries->num_queries() / answer.medians.size();

@@ -21,6 +21,9 @@ using trace::ResultSample;
 
 constexpr float kCellHeight = 4, kTwoLines = 2.6F, kLeastCell = 1.5F, kMostCellWidth = 32;  // em
 constexpr std::size_t kMostListed = 100;
+constexpr const char* kHowToTrace =
+    "Run the evaluation again with --resume --trace failing: that records the samples that a "
+    "method fails and dense answers.";
 
 // Names of rows, in the middle of their cells; a click compares with them.
 void row_name_ui(DrawContext& context, const ScoreMap& map, std::size_t row, ImVec2 at, ImVec2 size,
@@ -118,8 +121,10 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
 }
 
 // What all samples share stands above the table.
-table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices) {
-  table::Table table{{"length", "depth", "score", "expected", "answer", "trace"}, {}};
+table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices,
+                      bool traced) {
+  table::Table table{{"length", "depth", "score", "expected", "answer"}, {}};
+  if (traced) table.columns.emplace_back("trace");
   const auto varies = [&](std::string ResultSample::*member) {
     return std::any_of(indices.begin(), indices.end(), [&](std::int32_t index) {
       return results.sample(index).*member != results.sample(indices.front()).*member;
@@ -142,12 +147,28 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
                               : table::Cell(format_shortest(sample.depth) + " %"),
                           std::isnan(sample.score) ? table::Cell(std::nullopt)
                                                    : table::Cell(state::score_text(sample.score)),
-                          printable(sample.expected), answer, ""});
+                          printable(sample.expected), answer});
     auto& row = table.rows.back();
+    if (traced) row.emplace_back("");
     if (tasks) row.insert(row.begin(), printable(sample.task));
     if (methods) row.insert(row.begin(), results.label_of(sample.method));
   }
   return table;
+}
+
+// The way into the trace of a sample.
+void trace_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
+  const std::string trace = state::trace_of(results, sample);
+  if (trace.empty()) {
+    widgets::text_colored(context.palette.faint, "none");
+    if (ImGui::IsItemHovered())
+      widgets::tooltip("No trace of this sample was recorded. %s", kHowToTrace);
+  } else if (ImGui::SmallButton("Why?")) {
+    state::open_lost_answer(context.workspace, trace, sample.method);
+  } else if (ImGui::IsItemHovered()) {
+    widgets::tooltip("Opens %s where %s lost the answer", state::readable_name(trace).c_str(),
+                     results.label_of(sample.method).c_str());
+  }
 }
 
 }  // namespace
@@ -267,7 +288,12 @@ void samples_ui(DrawContext& context, const char* view) {
     return;
   }
   const ReadResults& results = *open.ready();
-  heading_ui(context, "Samples", open.sight.listed);
+  const bool traced = std::ranges::any_of(open.sight.of_listed, [&](std::int32_t index) {
+    return !results.sample(index).trace.empty();
+  });
+  heading_ui(context, "Samples",
+             open.sight.listed + (traced ? "" : "; no trace of them was recorded"));
+  if (!traced && ImGui::IsItemHovered()) widgets::tooltip(kHowToTrace);
   ImGui::SameLine(0, widgets::em(1));
   if (ImGui::SmallButton("Close##samples")) {
     open.sight.lists_finding = false;
@@ -282,30 +308,17 @@ void samples_ui(DrawContext& context, const char* view) {
                           fmt::format("the first {} of {}", kMostListed,
                                       format_count(std::ssize(open.sight.of_listed))));
   }
-  const table::Table table = table_of(results, indices);
+  const table::Table table = table_of(results, indices, traced);
   widgets::TableLook look;
-  look.weights = {0.7F, 0.6F, 0.6F, 1.5F, 4, 0.8F};
+  look.weights = {0.7F, 0.6F, 0.6F, 1.5F, 4};
+  if (traced) look.weights.push_back(0.8F);
   look.weights.insert(look.weights.begin(), table.columns.size() - look.weights.size(), 1.2F);
   look.flags |= ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg;
   look.pointer = &context.workspace.pointer;
   look.draw = [&](std::size_t row, std::size_t column) {
-    if (column + 1 != table.columns.size()) return false;
-    const ResultSample& sample = results.sample(indices[row]);
-    const std::string trace = state::trace_of(results, sample);
+    if (!traced || column + 1 != table.columns.size()) return false;
     ImGui::PushID(static_cast<int>(row));
-    if (trace.empty()) {
-      widgets::text_colored(context.palette.faint, "none");
-      if (ImGui::IsItemHovered())
-        widgets::tooltip(
-            "No trace of this sample was recorded. Run the evaluation again with "
-            "--resume --trace failing: that records the samples that a method fails "
-            "and dense answers.");
-    } else if (ImGui::SmallButton("Why?")) {
-      state::open_lost_answer(context.workspace, trace, sample.method);
-    } else if (ImGui::IsItemHovered()) {
-      widgets::tooltip("Opens %s where %s lost the answer", state::readable_name(trace).c_str(),
-                       results.label_of(sample.method).c_str());
-    }
+    trace_ui(context, results, results.sample(indices[row]));
     ImGui::PopID();
     return true;
   };

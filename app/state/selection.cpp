@@ -34,13 +34,24 @@ MethodChoice first_choice(Slot slot, const MethodChoice& other, const OpenTrace&
                     fmt::format("choose another {}; kvloupe info lists them", what));
 }
 
+// "the layers 0, 4 to 6"; of many ranges the first ones.
+std::string words_of_layers(const std::vector<int>& layers) {
+  constexpr int kMostRanges = 8;
+  std::string words;
+  int ranges = 0;
+  for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
+    if (++ranges > kMostRanges) return fmt::format("the layers {} and others", words);
+    do ++end;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1);
+    words += fmt::format("{}{}", words.empty() ? "" : ", ", layers[begin]);
+    if (end - begin > 1) words += fmt::format(" to {}", layers[end - 1]);
+  }
+  return fmt::format("the layer{} {}", layers.size() == 1 ? "" : "s", words);
+}
+
 void check(const GotoTarget& target, const trace::TraceInfo& info) {
-  const int last_layer = info.layers.back();
-  const bool gaps = static_cast<int>(info.layers.size()) != last_layer - info.layers.front() + 1;
   if (target.layer && !info.has_layer(*target.layer))
-    refuse("layer", *target.layer,
-           fmt::format("the layers {} to {}{}", info.layers.front(), last_layer,
-                       gaps ? " with gaps" : ""));
+    refuse("layer", *target.layer, words_of_layers(info.layers));
   const auto below = [](const char* what, const char* plural, const std::optional<int>& value,
                         std::int64_t count) {
     if (value && *value >= count)

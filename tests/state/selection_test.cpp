@@ -28,6 +28,20 @@ TEST_F(Selection, IsClampedToTheTrace) {
   EXPECT_EQ(place().key_end, 1000);
 }
 
+TEST_F(Selection, ALayerThatIsNotThereIsAnsweredByThoseThatAre) {
+  test::GuiTraceOptions options = whole_options();
+  options.num_layers = 30;
+  options.layers = {1, 2, 3, 7};
+  options.runs.clear();
+  open(test::write_gui_trace("ranges.h5", options));
+  try {
+    workspace.cursor.go_to(state::parse_goto("layer=4"));
+    FAIL() << "layer 4 was not captured";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("this trace has the layers 1 to 3, 7;"));
+  }
+}
+
 TEST_F(Selection, StepsAlongTheCapturedLayers) {
   test::GuiTraceOptions options = whole_options();
   options.num_layers = 30;
@@ -47,7 +61,7 @@ TEST_F(Selection, StepsAlongTheCapturedLayers) {
     workspace.cursor.go_to(state::parse_goto("layer=4"));
     FAIL() << "layer 4 was not captured";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("0 to 7 with gaps"));
+    EXPECT_THAT(error.what(), HasSubstr("this trace has the layers 0, 3, 7"));
   }
 }
 
