@@ -183,10 +183,22 @@ class DecodeDriftPanel final : public Panel {
     if (drift.against_dense()) {
       items.push_back({"dense", dense_color(context.palette), Shape::Line});
       items.push_back({"other next token", context.palette.miss, Shape::Dot});
+    } else {
+      items.push_back({"one token", closed_color(context.palette), Shape::Dot});
     }
     if (drift.first_sampled)
       items.push_back({"the answer begins", context.palette.current, Shape::Line});
     widgets::legend_ui(context.palette, items);
+  }
+
+  // What is above the plot stands at its edge.
+  static void dot_ui(double token, double value, double highest, ImU32 color) {
+    ImDrawList* draw = ImPlot::GetPlotDrawList();
+    const ImVec2 at = ImPlot::PlotToPixels(token, std::min(value, highest));
+    const float size = widgets::em(0.14F);
+    if (value <= highest) return draw->AddCircleFilled(at, size, color);
+    draw->AddTriangleFilled(at, {at.x - 2 * size, at.y + 3 * size},
+                            {at.x + 2 * size, at.y + 3 * size}, color);
   }
 
   // A line through the running mean, and with `dots` a faint dot a token.
@@ -201,8 +213,8 @@ class DecodeDriftPanel final : public Panel {
     if (dots && last - first <= kMostDots)
       for (std::size_t t = first; t < last; ++t)
         if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
-          draw->AddCircleFilled(ImPlot::PlotToPixels(static_cast<double>(t), values[t]),
-                                widgets::em(0.14F), widgets::with_alpha(color, 0.35F));
+          dot_ui(static_cast<double>(t), values[t], limits.Y.Max,
+                 widgets::with_alpha(color, 0.35F));
     const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
     const auto step = std::max<std::size_t>(
         1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
@@ -257,13 +269,12 @@ class DecodeDriftPanel final : public Panel {
       high = std::max(high, double{most_of(result)});
     high *= 1.05;
     const auto above = std::ranges::count_if(drift.nll, [&](float loss) { return loss > high; });
-    heading_ui(
-        context, "Loss",
-        fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
-                    analysis::kMeanOf,
-                    two || above == 0 ? ""
-                                      : fmt::format("; {} above{}", format_count(above),
-                                                    context.figure ? "" : ", zoom out to see")));
+    heading_ui(context, "Loss",
+               fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
+                           analysis::kMeanOf,
+                           two || above == 0
+                               ? ""
+                               : fmt::format("; {} are above, at the edge", format_count(above))));
     ImGui::Dummy({0, names});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
