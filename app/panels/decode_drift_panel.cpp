@@ -80,18 +80,23 @@ class DecodeDriftPanel final : public Panel {
     losses_ui(context, result, fills ? half / kPlots : each);
     worse_ui(context, result, each);
     // It has the axis of all three.
-    distances_ui(context, result, fills ? -1 : each + widgets::em(3));
+    distances_ui(context, result, fills ? -1 : each + widgets::em(kAxis));
     if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
     ImGui::BeginChild("model", {0, 0}, ImGuiChildFlags_AutoResizeY, flags);
     answers_ui(context, *result);
-    matrix_ui(context, result, height);
+    if (wide && !context.figure)  // ends where the plots at its left do, or the window
+      matrix_ui(context, result,
+                std::min(height + widgets::em(kAxis), room.y) - ImGui::GetCursorPosY(), 1);
+    else
+      matrix_ui(context, result, height, result->first_sampled ? 0.62F : 1);
     ImGui::EndChild();
   }
 
  private:
   static constexpr int kPlots = 3;
+  static constexpr float kAxis = 3;  // em, of a plot with its numbers
   // One token lies at one place: the lowest plot numbers them.
   static constexpr ImPlotAxisFlags kAboveOthers =
       ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_NoTickLabels;
@@ -398,13 +403,14 @@ class DecodeDriftPanel final : public Panel {
       context.workspace.cursor.set_chunk(place.info().chunk_of_token(position));
   }
 
-  void matrix_ui(DrawContext& context, const Drifts& result, float height) {
+  // The map takes a part of what its heading leaves of the height.
+  void matrix_ui(DrawContext& context, const Drifts& result, float height, float part) {
     const float from = ImGui::GetCursorPosY();
     const std::string& rows = context.workspace.option(kView, "rows");
     const analysis::Matrix& matrix = state::drift_matrix(*result, rows);
     const Place& place = result.question.place;
     heading_ui(context, rows == "k" ? "Keys" : "Queries",
-               "distance from the dense model's, relative to their norm");
+               "distance from dense, relative to the norm; blank: none");
     ColorRange range;
     range.low = 1e-3;
     range.high = 1;
@@ -420,7 +426,7 @@ class DecodeDriftPanel final : public Panel {
     spec.row_ticks = true;
     spec.row_numbers = &place.info().layers;
     const float left = height - (ImGui::GetCursorPosY() - from);
-    float high = left * (result->first_sampled ? 0.62F : 1.0F);
+    float high = left * part;
     // Few layers are a strip.
     if (!context.figure)
       high = std::min(high, static_cast<float>(matrix.rows) * widgets::em(4) + widgets::em(4));
