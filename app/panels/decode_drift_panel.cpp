@@ -189,7 +189,8 @@ class DecodeDriftPanel final : public Panel {
       items.push_back({"dense", dense_color(context.palette), Shape::Line});
       items.push_back({"other next token", context.palette.miss, Shape::Dot});
     } else {
-      items.push_back({"one token", closed_color(context.palette), Shape::Dot});
+      items.push_back({drift.nll.size() <= kMostDots ? "one token" : "one token, when zoomed in",
+                       closed_color(context.palette), Shape::Dot});
     }
     if (drift.first_sampled)
       items.push_back({"the answer begins", context.palette.current, Shape::Line});
@@ -202,8 +203,8 @@ class DecodeDriftPanel final : public Panel {
     const ImVec2 at = ImPlot::PlotToPixels(token, std::min(value, highest));
     const float size = widgets::em(0.14F);
     if (value <= highest) return draw->AddCircleFilled(at, size, color);
-    draw->AddTriangleFilled(at, {at.x - 2 * size, at.y + 3 * size},
-                            {at.x + 2 * size, at.y + 3 * size}, color);
+    draw->AddTriangleFilled(at, {at.x + 2 * size, at.y + 3 * size},
+                            {at.x - 2 * size, at.y + 3 * size}, color);
   }
 
   // A line through the running mean, and with `dots` a faint dot a token.
@@ -279,7 +280,7 @@ class DecodeDriftPanel final : public Panel {
                            analysis::kMeanOf,
                            two || above == 0
                                ? ""
-                               : fmt::format("; {} are above, at the edge", format_count(above))));
+                               : fmt::format("; {} are above {:.0f}", format_count(above), high)));
     ImGui::Dummy({0, names});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;

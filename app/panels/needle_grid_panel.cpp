@@ -91,6 +91,7 @@ class NeedleGridPanel final : public ResultsPanel {
     map.id = "map";
     map.view = kView;
     map.rows = &lengths;
+    map.stale = result.stale;
     for (std::size_t r = 0; r < lengths.size(); ++r)
       for (std::size_t c = 0; c < map.columns.size(); ++c)
         map.cells.push_back(cell_of(result, grid, name, r, c));

@@ -44,11 +44,7 @@ class QueryRelevancePanel final : public Panel {
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});
     else if (!answer.medians.empty())
-      items.push_back(
-          {fmt::format("medians of {} groups of {}{} queries, by S_q", answer.medians.size(),
-                       answer.queries->num_queries() % answer.medians.size() == 0 ? "" : "about ",
-                       group_size(answer)),
-           context.palette.text, Shape::Line});
+      items.push_back({words_of_medians(answer.medians), context.palette.text, Shape::Line});
     widgets::legend_ui(context.palette, items);
   }
 
@@ -65,13 +61,16 @@ class QueryRelevancePanel final : public Panel {
     if (answer.medians.empty()) return;
     widgets::text_wrapped(
         context.palette.text,
-        fmt::format(
-            "Outliers aside (by median), the {0} queries nearest to the mean query give one "
-            "key {1:.2g} % of their attention, the {0} farthest {2:.2g} %.",
-            group_size(answer), 100 * answer.medians.front().y, 100 * answer.medians.back().y));
+        fmt::format("Outliers aside (by median), the {} queries nearest to the mean query give one "
+                    "key {:.2g} % of their attention, the {} farthest {:.2g} %.",
+                    answer.medians.front().count, 100 * answer.medians.front().y,
+                    answer.medians.back().count, 100 * answer.medians.back().y));
   }
-  static std::size_t group_size(const QueryRelevanceQuestion::Answer& answer) {
-    return answer.queries->num_queries() / answer.medians.size();
+  static std::string words_of_medians(const std::vector<state::MedianPoint>& medians) {
+    const bool even = std::ranges::all_of(
+        medians, [&](const auto& point) { return point.count == medians.front().count; });
+    return fmt::format("medians of {} groups of {}{} queries, by S_q", medians.size(),
+                       even ? "" : "about ", medians.front().count);
   }
 
   static void medians_ui(const widgets::Palette& palette,

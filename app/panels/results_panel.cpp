@@ -101,7 +101,7 @@ std::vector<std::int32_t> by_interest(const ReadResults& results,
 void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index, ImVec2 from,
                    ImVec2 to) {
   const ScoreMap::Cell& cell = map.cells[index];
-  if (context.figure || cell.scores == nullptr || cell.scores->samples.empty()) return;
+  if (context.figure || map.stale || cell.scores == nullptr || cell.scores->samples.empty()) return;
   ImGui::SetCursorScreenPos(from);
   ImGui::PushID(static_cast<int>(index));
   const state::ResultsSight& sight = context.workspace.results.sight;
@@ -272,7 +272,7 @@ float samples_height(const DrawContext& context, const char* view, std::size_t r
   if (context.figure || !lists(sight, view)) return 0;
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float wanted = (static_cast<float>(sight.of_listed.size()) + 3.5F) * line;
-  // The cells keep both of their lines, unless the list would show next to nothing.
+  // The cells of one map keep both of their lines, unless the list would show next to nothing.
   const float beside = room - line - static_cast<float>(rows) * widgets::em(kTwoLines + 0.2F);
   return std::min({wanted, room * 0.5F, std::max(beside, 8 * line)});
 }
@@ -291,8 +291,12 @@ void samples_ui(DrawContext& context, const char* view) {
   const bool traced = std::ranges::any_of(open.sight.of_listed, [&](std::int32_t index) {
     return !results.sample(index).trace.empty();
   });
-  heading_ui(context, "Samples",
-             open.sight.listed + (traced ? "" : "; no trace of them was recorded"));
+  std::string words = open.sight.listed;
+  if (const std::string all = words + "; no trace of them was recorded";
+      !traced &&
+      ImGui::CalcTextSize(all.c_str()).x + widgets::em(10) < ImGui::GetContentRegionAvail().x)
+    words = all;
+  heading_ui(context, "Samples", words);
   if (!traced && ImGui::IsItemHovered()) widgets::tooltip(kHowToTrace);
   ImGui::SameLine(0, widgets::em(1));
   if (ImGui::SmallButton("Close##samples")) {

@@ -1,4 +1,4 @@
-// What the views of an evaluation share: cells of scores, and the samples of the one that was clicked.
+// What the views of an evaluation share: cells of scores, and the samples of one of them.
 #pragma once
 
 #include "app/panels/view_frame.h"
@@ -38,8 +38,9 @@ struct ScoreMap {
   std::vector<std::string> columns;
   std::vector<Cell> cells;                          // by row, then column
   std::function<std::string(const Cell&)> explain;  // the tooltip of a cell
-  bool diverges = false;                            // its colours: from bad through neutral to good
-  int strong_row = -1;                              // the one that others are compared with
+  bool stale = false;     // of a file or a choice before: its cells cannot be clicked
+  bool diverges = false;  // its colours: from bad through neutral to good
+  int strong_row = -1;    // the one that others are compared with
 };
 // The height of a map of so many rows in the room there is.
 float score_map_height(const DrawContext& context, std::size_t rows, float room);
@@ -50,7 +51,7 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
 
 // Lists the samples of a cell.
 void list_samples(DrawContext& context, const char* view, const ScoreMap::Cell& cell);
-// The samples of the cell that was clicked, as a table; nothing where none was, and in figures. A click on a
+// The samples of the cell that is listed, as a table; nothing where none was, and in figures. A click on a
 // sample opens its trace.
 void samples_ui(DrawContext& context, const char* view);
 // The height that samples_ui() takes of this room, which a map of so many rows shares.

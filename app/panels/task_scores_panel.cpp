@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 namespace kvloupe::panels {
 namespace {
@@ -35,7 +36,7 @@ class TaskScoresPanel final : public ResultsPanel {
     headline_ui(context, result->finding);
     scale_ui(context, question);
     const ScoreMap map = map_of(context, result);
-    if (context.workspace.results.sight.lists_finding && !context.figure)
+    if (context.workspace.results.sight.lists_finding && !context.figure && !result.stale)
       list_finding(context, result, map);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const auto published = published_.ask(context.workspace, published_question(context.workspace));
@@ -168,6 +169,7 @@ class TaskScoresPanel final : public ResultsPanel {
     map.id = map.view = kView;
     map.rows = &answer.row_labels;
     map.diverges = value == "difference";
+    map.stale = result.stale;
     const auto strong =
         std::find(answer.scores.rows.begin(), answer.scores.rows.end(), result.question.against);
     if (strong != answer.scores.rows.end())
@@ -211,13 +213,14 @@ class TaskScoresPanel final : public ResultsPanel {
   }
 
   // Until something is clicked, the samples of the cell that the finding names.
-  static void list_finding(DrawContext& context, const Scores& result, const ScoreMap& map) {
+  void list_finding(DrawContext& context, const Scores& result, const ScoreMap& map) {
     state::ResultsSight& sight = context.workspace.results.sight;
     if (result->worst < 0) return sight.listed.clear();
     const ScoreCell* worst = &result->scores.cells[static_cast<std::size_t>(result->worst)];
     const auto cell = std::ranges::find(map.cells, worst, &ScoreMap::Cell::scores);
     if (cell == map.cells.end()) return;
-    if (sight.listed_in == kView && sight.listed == cell->listed_as) return;
+    const bool is_listed = sight.listed_in == kView && sight.listed == cell->listed_as;
+    if (std::exchange(listed_for_, result.key) == result.key && is_listed) return;
     list_samples(context, kView, *cell);
     sight.lists_finding = true;
   }
@@ -266,6 +269,7 @@ class TaskScoresPanel final : public ResultsPanel {
   }
 
   state::LastAnswer<TaskScoresQuestion> shown_;
+  std::string listed_for_;  // the answer whose finding is listed
   state::LastAnswer<state::PublishedQuestion> published_;
 };
 

@@ -115,6 +115,30 @@ TEST_F(WindowResults, TheSamplesOfTheFindingAreListedUntilSomethingIsClicked) {
   EXPECT_TRUE(sight.listed.empty()) << "and what was closed";
 }
 
+TEST_F(WindowResults, AShorterFileInPlaceOfTheListedOne) {
+  close_all();
+  // 528 samples of real needles first.
+  const std::string path = results() + ".again.h5";
+  fs::copy_file(KVLOUPE_TEST_SOURCE_DIR "/../../assets/results/smollm2_needles.h5", path,
+                fs::copy_options::overwrite_existing);
+  workspace().traces.open(path);
+  settle();
+  const auto& sight = workspace().results.sight;
+  ASSERT_EQ(sight.listed, "h2o, 64 keys");
+  const std::int32_t most = *std::ranges::max_element(sight.of_listed);
+  fs::copy_file(results(), path, fs::copy_options::overwrite_existing);
+  workspace().traces.open(path);
+  frames(30);
+  settle();
+  const state::ReadResults& read = *workspace().results.ready();
+  ASSERT_LE(read.file.samples.size(), static_cast<std::size_t>(most)) << "some are gone";
+  EXPECT_EQ(sight.listed, "snapkv, 64 keys");
+  ASSERT_FALSE(sight.of_listed.empty());
+  for (const std::int32_t index : sight.of_listed)
+    EXPECT_EQ(read.sample(index).method, "snapkv:budget_tokens=64");
+  explorer().run_command("results.close");
+}
+
 TEST_F(WindowResults, OthersAreComparedWithTheRowThatIsClicked) {
   close_all();
   workspace().traces.open(results());

@@ -79,7 +79,8 @@ std::vector<MedianPoint> medians_along(const std::vector<float>& x, const std::v
       own_x.push_back(x[order[i]]);
       own_y.push_back(y[order[i]]);
     }
-    medians.push_back({median_of(std::move(own_x)), median_of(std::move(own_y))});
+    const std::size_t count = own_x.size();
+    medians.push_back({median_of(std::move(own_x)), median_of(std::move(own_y)), count});
   }
   return medians;
 }

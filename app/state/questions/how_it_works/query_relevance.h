@@ -4,6 +4,7 @@
 
 #include "app/state/questions/how_it_works/query_geometry.h"
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace kvloupe::state {
 
 struct MedianPoint {
   double x = 0, y = 0;
+  std::size_t count = 0;  // of points
 };
 // The medians of x and of y in parts of as many points each, by rising x: eight parts, fewer where one would have
 // less than five points; empty where that leaves less than three.
