@@ -59,7 +59,7 @@ class AquaLanesPanel final : public Panel {
     const LaneReport& r = result->report;
     const auto q_head = static_cast<std::size_t>(result.question.place.q_head);
     const double error = r.score_error[q_head], of_twin = r.twin_score_error[q_head];
-    // What stands below where there is room.
+    // A low window has no room for the sentence on multiplications below: the headline says it.
     low_ = !context.figure && ImGui::GetContentRegionAvail().y < widgets::em(36);
     std::string text = fmt::format(
         "With {} of {} lanes scores of query head {} are off by {} ({}: {}).", r.kept_lanes,

@@ -3,6 +3,7 @@
 // have moved, by layer and chunk, and what each of the two answers.
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
+#include "app/panels/token_series.h"
 #include "app/state/method_groups.h"
 #include "app/state/questions/how_it_ran/decode_drift.h"
 #include "app/state/token_text.h"
@@ -26,7 +27,6 @@ using state::Place;
 using Drifts = state::Result<DecodeDriftQuestion>;
 
 constexpr const char* kView = "decode_drift";
-constexpr std::size_t kMostDots = 20000;  // tokens of a longer text stand in the mean alone
 constexpr ImPlotFlags kPlotFlags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend |
                                    ImPlotFlags_NoMenus | ImPlotFlags_NoMouseText |
                                    ImPlotFlags_NoBoxSelect;
@@ -197,40 +197,6 @@ class DecodeDriftPanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
-  // What is above the plot stands at its edge.
-  static void dot_ui(double token, double value, double highest, ImU32 color) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const ImVec2 at = ImPlot::PlotToPixels(token, std::min(value, highest));
-    const float size = widgets::em(0.14F);
-    if (value <= highest) return draw->AddCircleFilled(at, size, color);
-    draw->AddTriangleFilled(at, {at.x + 2 * size, at.y + 3 * size},
-                            {at.x - 2 * size, at.y + 3 * size}, color);
-  }
-
-  // A line through the running mean, and with `dots` a faint dot a token.
-  static void series_ui(const std::vector<float>& values, const std::vector<double>& means,
-                        ImU32 color, bool logarithmic, bool dots = true) {
-    ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const ImPlotRect limits = ImPlot::GetPlotLimits();
-    const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(limits.X.Min)));
-    const auto last =
-        std::min(values.size(), static_cast<std::size_t>(std::max(0.0, std::ceil(limits.X.Max))));
-    if (first >= last) return;
-    if (dots && last - first <= kMostDots)
-      for (std::size_t t = first; t < last; ++t)
-        if (std::isfinite(values[t]) && (!logarithmic || values[t] > 0))
-          dot_ui(static_cast<double>(t), values[t], limits.Y.Max,
-                 widgets::with_alpha(color, 0.35F));
-    const double pixels = std::max(1.0F, ImPlot::GetPlotSize().x);
-    const auto step = std::max<std::size_t>(
-        1, static_cast<std::size_t>(static_cast<double>(last - first) / pixels));
-    std::vector<ImVec2> line;
-    for (std::size_t t = first; t < last; t += step)
-      if (std::isfinite(means[t]) && (!logarithmic || means[t] > 0))
-        line.push_back(ImPlot::PlotToPixels(static_cast<double>(t), means[t]));
-    draw->AddPolyline(line.data(), static_cast<int>(line.size()), color, 0, widgets::em(0.14F));
-  }
-
   static void answer_mark_ui(DrawContext& context, const DecodeDrift& drift) {
     if (!drift.first_sampled) return;
     const ImPlotRect limits = ImPlot::GetPlotLimits();
@@ -280,7 +246,7 @@ class DecodeDriftPanel final : public Panel {
                            analysis::kMeanOf,
                            two || above == 0
                                ? ""
-                               : fmt::format("; {} are above {:.0f}", format_count(above), high)));
+                               : fmt::format("; {} are above {:.1f}", format_count(above), high)));
     ImGui::Dummy({0, names});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
@@ -293,8 +259,9 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false, !two);
-    series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false, !two);
+    token_series_ui(drift.dense_nll, drift.dense_nll_mean, dense_color(context.palette), false,
+                    !two);
+    token_series_ui(drift.nll, drift.nll_mean, closed_color(context.palette), false, !two);
     answer_mark_ui(context, drift);
     if (!two) passages_ui(context);
     ImPlot::PopPlotClipRect();
@@ -349,7 +316,7 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(limits.X.Min, 0),
                                        ImPlot::PlotToPixels(limits.X.Max, 0), context.palette.faint,
                                        widgets::em(0.08F));
-    series_ui(drift.nll, worse, closed_color(context.palette), false, false);
+    token_series_ui(drift.nll, worse, closed_color(context.palette), false, false);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
     span_edges_ui(context, result.question.place);
@@ -372,7 +339,7 @@ class DecodeDriftPanel final : public Panel {
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    series_ui(drift.kl, drift.kl_mean, closed_color(context.palette), true);
+    token_series_ui(drift.kl, drift.kl_mean, closed_color(context.palette), true);
     ImDrawList* draw = ImPlot::GetPlotDrawList();
     for (std::size_t t = 0; t < drift.kl.size(); ++t)
       if (drift.agrees[t] == 0 && drift.kl[t] > 0)
@@ -411,7 +378,7 @@ class DecodeDriftPanel final : public Panel {
     const analysis::Matrix& matrix = state::drift_matrix(*result, rows);
     const Place& place = result.question.place;
     heading_ui(context, rows == "k" ? "Keys" : "Queries",
-               "distance from dense, relative to the norm; blank: none");
+               "distance from dense, relative to the norm; blank: equal");
     ColorRange range;
     range.low = 1e-3;
     range.high = 1;

@@ -15,8 +15,8 @@ struct MedianPoint {
   double x = 0, y = 0;
   std::size_t count = 0;  // of points
 };
-// The medians of x and of y in parts of as many points each, by rising x: eight parts, fewer where one would have
-// less than five points; empty where that leaves less than three.
+// The points are sorted by x and cut into groups of one size (or one more); each group gives its medians of x and of y.
+// Eight groups, or fewer of five points each; none where that makes less than three groups.
 std::vector<MedianPoint> medians_along(const std::vector<float>& x, const std::vector<float>& y);
 
 // The method may be none.
