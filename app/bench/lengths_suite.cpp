@@ -23,7 +23,7 @@ constexpr std::int64_t kTraceTokens = 8192;
 constexpr int kLengthsRepetitions = 3;
 
 Row empty_row(const std::string& method, std::int64_t past_len) {
-  return {.id = fmt::format("{}_{}k", method.substr(0, method.find(':')), past_len / 1024),
+  return {.id = fmt::format("{}_{}k", selection::method_id(method), past_len / 1024),
           .meaning =
               fmt::format("dense / {}, one chunk after {} keys", method, format_count(past_len))};
 }

@@ -65,7 +65,7 @@ void say_other_cells(const Comparison& comparison, std::size_t methods) {
   if (comparison.on_other_cells.empty()) return;
   std::vector<std::string> names;
   for (const std::string& method : comparison.on_other_cells)
-    if (const std::string name = printable(method.substr(0, method.find(':')));
+    if (const std::string name = printable(selection::method_id(method));
         std::find(names.begin(), names.end(), name) == names.end())
       names.push_back(name);
   log::warning(

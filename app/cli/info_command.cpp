@@ -27,21 +27,23 @@ using trace::TraceInfo;
 ordered_json model_json(const trace::ModelInfo& model) {
   std::vector<std::string> layer_types;
   for (const auto type : model.layer_types) layer_types.emplace_back(to_text(type));
-  return {{"name", model.name},
-          {"architecture", model.architecture},
-          {"num_layers", model.num_layers},
-          {"num_q_heads", model.num_q_heads},
-          {"num_kv_heads", model.num_kv_heads},
-          {"head_dim", model.head_dim},
-          {"hidden_size", model.hidden_size},
-          {"softmax_scale", model.softmax_scale},
-          {"rope_theta", model.rope_theta},
-          {"rope_pairing", to_text(model.rope_pairing)},
-          {"rope_scaling", model.rope_scaling},
-          {"file_hash", model.file_hash},
-          {"compute",
-           model.compute ? ordered_json(trace::to_text(*model.compute)) : ordered_json(nullptr)},
-          {"layer_types", layer_types}};
+  ordered_json json{{"name", model.name},
+                    {"architecture", model.architecture},
+                    {"num_layers", model.num_layers},
+                    {"num_q_heads", model.num_q_heads},
+                    {"num_kv_heads", model.num_kv_heads},
+                    {"head_dim", model.head_dim},
+                    {"hidden_size", model.hidden_size},
+                    {"softmax_scale", model.softmax_scale},
+                    {"rope_theta", model.rope_theta},
+                    {"rope_pairing", to_text(model.rope_pairing)},
+                    {"rope_scaling", model.rope_scaling},
+                    {"file_hash", model.file_hash},
+                    {"compute", model.compute ? ordered_json(trace::to_text(*model.compute))
+                                              : ordered_json(nullptr)},
+                    {"layer_types", layer_types}};
+  if (!model.kv_heads.empty()) json["kv_heads"] = model.kv_heads;
+  return json;
 }
 
 // q, k and v of a layer as an analysis has them: whole, in fp32.
@@ -166,6 +168,8 @@ std::string info_text(const session::TraceSession& session) {
   line("model", fmt::format("{} ({}), {} layers, {} query and {} KV heads of {}", model.name,
                             model.architecture, model.num_layers, model.num_q_heads,
                             model.num_kv_heads, model.head_dim));
+  if (!model.kv_heads.empty())
+    line("heads", fmt::format("KV heads {} of the model and their query heads", model.kv_heads));
   line("tokens", chunks_text(info));
   if (info.speed) line("speed", text_of(info.speed->model) + " (recording included)");
   if (info.speed && info.speed->dense) line("", "dense: " + text_of(*info.speed->dense));

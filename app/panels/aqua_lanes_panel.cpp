@@ -16,9 +16,8 @@ namespace {
 using analysis::BasisLoss;
 using analysis::LaneChoice;
 using analysis::LaneReport;
+using selection::method_id;
 using state::AquaLanesQuestion;
-
-std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 
 class AquaLanesPanel final : public Panel {
  public:
@@ -63,7 +62,7 @@ class AquaLanesPanel final : public Panel {
     low_ = !context.figure && ImGui::GetContentRegionAvail().y < widgets::em(36);
     std::string text = fmt::format(
         "With {} of {} lanes scores of query head {} are off by {} ({}: {}).", r.kept_lanes,
-        r.head_dim, q_head, share_text(error), id_of(r.twin), share_text(of_twin));
+        r.head_dim, q_head, share_text(error), method_id(r.twin), share_text(of_twin));
     if (low_ && result->break_even.one_projection)
       text += fmt::format(" That saves multiplications above {:.0f} keys; this {} sees {}.",
                           *result->break_even.one_projection, step_word(r.span.phase),

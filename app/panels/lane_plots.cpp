@@ -12,9 +12,8 @@ namespace {
 
 using analysis::LaneChoice;
 using analysis::LaneReport;
+using selection::method_id;
 using Line = state::AquaLanesQuestion::Answer::Line;
-
-std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 
 void line_ui(ImDrawList* draw, const std::vector<int>& kept, const std::vector<double>& loss,
              ImU32 color, float width) {
@@ -127,8 +126,8 @@ void point_at_errors(DrawContext& context, const Lanes& result) {
       std::clamp(static_cast<int>(ImPlot::GetPlotMousePos().x + 0.5), 0, r.num_q_heads - 1);
   const auto i = static_cast<std::size_t>(head);
   point_at_head(context, result, head);
-  widgets::tooltip("query head %d\n%s %s\n%s %s", head, id_of(r.method).c_str(),
-                   share_text(r.score_error[i]).c_str(), id_of(r.twin).c_str(),
+  widgets::tooltip("query head %d\n%s %s\n%s %s", head, method_id(r.method).c_str(),
+                   share_text(r.score_error[i]).c_str(), method_id(r.twin).c_str(),
                    share_text(r.twin_score_error[i]).c_str());
   if (plot_clicked() && !result.stale) context.workspace.cursor.set_q_head(head);
 }
@@ -204,10 +203,11 @@ void lane_map_ui(DrawContext& context, const Lanes& result, widgets::MapTexture&
 void score_errors_ui(DrawContext& context, const Lanes& result, ImVec2 size) {
   const widgets::Palette& p = context.palette;
   const LaneReport& r = result->report;
-  const bool magnitude = id_of(r.method) != "static_slicing";
+  const bool magnitude = method_id(r.method) != "static_slicing";
   const ImU32 own = loss_color(p, magnitude ? LaneChoice::QueryLanes : LaneChoice::Leading);
   const ImU32 other = loss_color(p, magnitude ? LaneChoice::Leading : LaneChoice::QueryLanes);
-  widgets::legend_ui(p, {{id_of(r.method), own}, {id_of(r.twin) + ", as many lanes", other}});
+  widgets::legend_ui(p,
+                     {{method_id(r.method), own}, {method_id(r.twin) + ", as many lanes", other}});
   size.y = plot_height(context, std::max(widgets::em(6), ImGui::GetContentRegionAvail().y));
   if (!ImPlot::BeginPlot("##score error", size, ImPlotFlags_CanvasOnly)) return;
   const double top = result->most_score_error * 1.2;

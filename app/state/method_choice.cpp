@@ -43,4 +43,9 @@ std::string default_spec(std::int32_t num_tokens) {
   return fmt::format("quoka:budget_tokens={}", selection::default_budget(num_tokens));
 }
 
+selection::MethodSpec budget_giver(const MethodChoice& method, std::int32_t num_tokens) {
+  if (method.known() && method.spec->has_budget()) return *method.spec;
+  return selection::MethodSpec::parse(default_spec(num_tokens));
+}
+
 }  // namespace kvloupe::state

@@ -26,5 +26,7 @@ MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);
 MethodChoice choice_in(const MethodChoice& choice, const OpenTrace& trace);
 // What is shown where nothing was recorded: quoka, with the default budget.
 std::string default_spec(std::int32_t num_tokens);
+// The method itself where it has a budget, else that one: whose budget others take to stand beside it.
+selection::MethodSpec budget_giver(const MethodChoice& method, std::int32_t num_tokens);
 
 }  // namespace kvloupe::state

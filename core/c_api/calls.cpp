@@ -5,6 +5,7 @@
 #include "core/base/thread_room.h"
 #include "core/base/version.h"
 #include "core/c_api/session.h"
+#include "core/c_api/spec_facts.h"
 #include "core/c_api/worker.h"
 
 #include <fmt/format.h>
@@ -161,6 +162,18 @@ int make(std::int32_t threads, const std::function<void(std::optional<Session>&)
   });
 }
 
+int facts_of(const char* spec, char* json, std::size_t room, std::size_t* length,
+             ErrorText* error) {
+  return guarded(error, [&] {
+    const std::string text = spec_facts(spec);
+    if (length != nullptr) *length = text.size();
+    if (room == 0) return;
+    const std::size_t written = std::min(text.size(), room - 1);
+    std::memcpy(json, text.data(), written);
+    json[written] = '\0';
+  });
+}
+
 int create(const char* spec, const kvloupe_model* model, std::int32_t threads,
            kvloupe_selector** selector, ErrorText* error) {
   return make(
@@ -238,8 +251,9 @@ const std::string version_text = version();
 }  // namespace
 }  // namespace kvloupe::c_api
 
-extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_1 = {
+extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_2 = {
     kvloupe::c_api::version_text.c_str(),
+    &kvloupe::c_api::facts_of,
     &kvloupe::c_api::create,
     &kvloupe::c_api::fork_of,
     &kvloupe::c_api::destroy,

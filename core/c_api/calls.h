@@ -19,6 +19,8 @@ struct ErrorText {
 // As the functions of the same names in kvloupe.h. `error` is written where they fail.
 struct Calls {
   const char* version;
+  int (*spec_facts)(const char* spec, char* json, std::size_t room, std::size_t* length,
+                    ErrorText* error);
   int (*create)(const char* spec, const kvloupe_model* model, std::int32_t threads,
                 kvloupe_selector** selector, ErrorText* error);
   int (*fork)(const kvloupe_selector* selector, kvloupe_selector** copy, ErrorText* error);
@@ -36,6 +38,6 @@ struct Calls {
 
 // The name of the table in the engine. With a new layout of Calls it gets a new number: a library and an engine of two
 // versions do not meet.
-inline constexpr const char* kCallsName = "kvloupe_c_calls_1";
+inline constexpr const char* kCallsName = "kvloupe_c_calls_2";
 
 }  // namespace kvloupe::c_api

@@ -22,6 +22,7 @@
 #ifndef KVLOUPE_H
 #define KVLOUPE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -52,6 +53,11 @@ extern "C" {
 #define KVLOUPE_PREFILL 0
 #define KVLOUPE_DECODE 1
 
+/* What a layer is, beside its window. */
+#define KVLOUPE_LAYER_FULL 0
+#define KVLOUPE_LAYER_SLIDING 1
+#define KVLOUPE_LAYER_NOPE 2 /* queries and keys are not rotated */
+
 /* What a row of a selection speaks for. */
 #define KVLOUPE_ROW_KV_HEAD 0  /* all query heads of a KV head */
 #define KVLOUPE_ROW_Q_HEAD 1   /* one query head */
@@ -76,6 +82,8 @@ typedef struct kvloupe_model {
   const float* sink_logits; /* [num_layers][num_q_heads] learned sinks; NULL: none */
   const char*
       model_hash; /* SHA-256 of the model's file, as `kvloupe info` says it, for basis=auto; NULL: not known */
+  const int32_t*
+      layer_types; /* [num_layers] KVLOUPE_LAYER_FULL, ..; NULL: all full. Only learned gates ask for it */
 } kvloupe_model;
 
 /* A borrowed array of three axes; strides count elements, and the last must be 1. Where the rows of a head follow each
@@ -113,6 +121,13 @@ KVLOUPE_API const char* kvloupe_version(void);
 
 /* Of the last call of this thread that failed: "what; why; what to do", UTF-8, until the next one fails. "" before. */
 KVLOUPE_API const char* kvloupe_last_error(void);
+
+/* What a method SPEC says, as JSON: {"id", "parameters": {name: text}, "named", "granularity", "state_action", "budget_scope",
+   "dense_in_decode", "native_masks", "lanes", "reassigns_positions", "needs_probe", "basis"}. `parameters` has all of them, `named`
+   the names that the text gives. `lanes` is "leading" or "strongest" for a method that leaves out channels of queries, `basis`
+   "auto", "self" or a path for one that has a basis; else they are null. `json` gets at most `room` bytes, the closing NUL among
+   them, and `length` the size of the whole without it; both may be NULL with room 0. */
+KVLOUPE_API int kvloupe_spec_facts(const char* spec, char* json, size_t room, size_t* length);
 
 /* A selector for a method SPEC (docs/commands.md), "quoka:budget_tokens=256". `threads` 0: all cores. The first selector of a
    process loads libkvloupe_engine.so, which takes a third of a second. */

@@ -191,6 +191,14 @@ uint32_t kvloupe_abi_version(void) { return KVLOUPE_ABI_VERSION; }
 const char* kvloupe_version(void) { return KVLOUPE_VERSION; }
 const char* kvloupe_last_error(void) { return last_error.text; }
 
+int kvloupe_spec_facts(const char* spec, char* json, size_t room, size_t* length) {
+  if (spec == nullptr || (json == nullptr && room > 0))
+    return usage("the SPEC cannot be described", "a pointer is NULL",
+                 "pass a SPEC and where the text goes");
+  if (const int failed = need_engine()) return failed;
+  return calls().spec_facts(spec, json, room, length, &last_error);
+}
+
 int kvloupe_selector_create(const char* spec, const kvloupe_model* model, int32_t threads,
                             kvloupe_selector** selector) {
   if (spec == nullptr || model == nullptr || selector == nullptr)

@@ -28,6 +28,17 @@ Error no_model(std::string why, std::string remedy) {
   return usage_error("the model cannot be used", std::move(why), std::move(remedy));
 }
 
+trace::LayerType layer_type_of(std::int32_t type, int layer) {
+  switch (type) {
+    case KVLOUPE_LAYER_FULL: return trace::LayerType::Full;
+    case KVLOUPE_LAYER_SLIDING: return trace::LayerType::Sliding;
+    case KVLOUPE_LAYER_NOPE: return trace::LayerType::Nope;
+    default: break;
+  }
+  throw no_model(fmt::format("the type of layer {} is {}", layer, type),
+                 "give KVLOUPE_LAYER_FULL, KVLOUPE_LAYER_SLIDING or KVLOUPE_LAYER_NOPE");
+}
+
 trace::ModelInfo info_of(const kvloupe_model& model) {
   for (const auto& [name, value] :
        {std::pair("layers", model.num_layers), std::pair("query heads", model.num_q_heads),
@@ -50,6 +61,9 @@ trace::ModelInfo info_of(const kvloupe_model& model) {
   info.rope_theta = model.rope_theta;
   info.rope_pairing =
       model.rope_interleaved != 0 ? trace::RopePairing::Interleaved : trace::RopePairing::HalfSplit;
+  if (model.layer_types != nullptr)
+    for (int layer = 0; layer < model.num_layers; ++layer)
+      info.layer_types.push_back(layer_type_of(model.layer_types[layer], layer));
   if (model.model_hash != nullptr) info.file_hash = model.model_hash;
   return info;
 }

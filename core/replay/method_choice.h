@@ -44,9 +44,8 @@ struct MethodChoice {
   bool empty() const { return text.empty(); }
   bool known() const { return spec.has_value(); }
   bool recorded() const { return run >= 0; }
-  // A run that a person or another program added as custom:NAME: no version knows its method.
-  bool brought_in() const { return !known() && text.starts_with("custom:"); }
-  std::string id() const { return brought_in() ? text : text.substr(0, text.find(':')); }
+  bool brought_in() const { return !known() && text.starts_with(selection::kBroughtIn); }
+  std::string id() const { return selection::method_id(text); }
   std::string key() const { return text + "#" + std::to_string(run); }
   const trace::RunInfo* run_info(const trace::TraceInfo& info) const;
   bool operator==(const MethodChoice& other) const {

@@ -6,40 +6,16 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
+#include <string>
 
 namespace kvloupe::replay {
 namespace {
 
 using selection::MethodSpec;
+using selection::ParamValues;
 
-// One name=value of "all:...".
-struct Parameter {
-  std::string name, value, text;
-  bool taken = false;  // by any method
-};
-
-std::vector<Parameter> parameters_of(std::string_view text) {
-  std::vector<Parameter> parameters;
-  while (true) {
-    const auto comma = text.find(',');
-    const std::string item(text.substr(0, comma));
-    const auto equals = item.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw usage_error(fmt::format("all: '{}' is not a parameter", item),
-                        "parameters are written name=value, separated by commas",
-                        "see kvloupe methods");
-    parameters.push_back({item.substr(0, equals), item.substr(equals + 1), item});
-    if (comma == std::string_view::npos) return parameters;
-    text.remove_prefix(comma + 1);
-  }
-}
-
-// Which of the parameters the method takes.
-selection::ParamValues taken_by(const selection::MethodInfo& info,
-                                const std::vector<Parameter>& parameters) {
-  selection::ParamValues values;
-  for (const Parameter& parameter : parameters) values[parameter.name] = parameter.value;
+// Which of them the method takes.
+ParamValues taken_by(const selection::MethodInfo& info, ParamValues values) {
   if (!info.accepts_scope_all && values.count("budget_scope") > 0 &&
       values["budget_scope"] == "all")
     values.erase("budget_scope");
@@ -58,11 +34,20 @@ selection::ParamValues taken_by(const selection::MethodInfo& info,
 }
 
 // A parameter without a default that is not among the values.
-bool lacks_file(const selection::MethodInfo& info, const selection::ParamValues& values) {
+bool lacks_file(const selection::MethodInfo& info, const ParamValues& values) {
   const auto params = selection::params_with(info, values);
   return std::any_of(params.begin(), params.end(), [&](const selection::ParamInfo* param) {
     return param->required && values.count(param->name) == 0;
   });
+}
+
+// The SPEC without what it lacks.
+std::string text_of(const selection::MethodInfo& info, const ParamValues& values) {
+  std::string text = info.id;
+  for (const selection::ParamInfo* param : selection::params_with(info, values))
+    if (const auto found = values.find(param->name); found != values.end())
+      text += fmt::format("{}{}={}", text == info.id ? ':' : ',', param->name, found->second);
+  return text;
 }
 
 }  // namespace
@@ -74,30 +59,26 @@ std::vector<MethodSpec> MethodList::required_specs() const {
 }
 
 MethodList parse_methods(const std::string& text) {
-  const std::string_view whole = text;
-  if (whole != "all" && !whole.starts_with("all:")) return {{MethodName(text)}, {}};
-  std::vector<Parameter> parameters;
-  if (whole != "all") parameters = parameters_of(whole.substr(4));
+  if (selection::method_id(text) != "all") return {{MethodName(text)}, {}};
+  return all_methods(selection::values_of_text(text));
+}
+
+MethodList all_methods(const ParamValues& given) {
+  ParamValues untaken = given;
   MethodList list;
   for (const selection::MethodInfo& info : selection::catalogue()) {
-    const selection::ParamValues values = taken_by(info, parameters);
-    std::string spec = info.id;
-    for (Parameter& parameter : parameters) {
-      if (values.count(parameter.name) == 0) continue;
-      parameter.taken = true;
-      spec += fmt::format("{}{}", spec == info.id ? ':' : ',', parameter.text);
-    }
+    const ParamValues values = taken_by(info, given);
+    std::erase_if(untaken, [&](const auto& value) { return values.contains(value.first); });
     try {
-      list.methods.emplace_back(MethodSpec::parse(spec));
+      list.methods.emplace_back(MethodSpec::of(info, values));
     } catch (const Error& error) {
       if (!lacks_file(info, values)) throw;
-      list.unavailable.push_back({spec, error});
+      list.unavailable.push_back({text_of(info, values), error});
     }
   }
-  for (const Parameter& parameter : parameters)
-    if (!parameter.taken)
-      throw usage_error(fmt::format("all: {} is not valid", parameter.text),
-                        "no method has such a parameter", "see kvloupe methods");
+  for (const auto& [name, value] : untaken)
+    throw usage_error(fmt::format("all: {}={} is not valid", name, value),
+                      "no method has such a parameter", "see kvloupe methods");
   return list;
 }
 

@@ -40,6 +40,8 @@ struct ModelInfo {
   std::string file_hash;               // sha256 of the model file, lower-case hex
   std::optional<ComputeType> compute;  // of weights and matrix products, where it is told
   std::vector<LayerType> layer_types;  // [num_layers]
+  // "0,3": numbers of the KV heads in the model, where the recording left some out; else empty.
+  std::string kv_heads = {};
   // Layers whose softmax has a window, a softcap or a learned sink.
   std::map<int, SoftmaxForm> shaped_softmax = {};
 

@@ -106,6 +106,28 @@ static void keeps_the_keys_that_answer(void) {
   kvloupe_selector_destroy(selector);
 }
 
+static void says_what_a_spec_says(void) {
+  char json[2048] = "";
+  size_t length = 0;
+  CHECK(kvloupe_spec_facts("snapkv:budget_tokens=7", json, sizeof json, &length) == KVLOUPE_OK);
+  CHECK(strlen(json) == length && json[0] == '{');
+  CHECK(strstr(json, "\"id\":\"snapkv\"") != NULL && strstr(json, "\"budget_tokens\":\"7\"") != NULL);
+  CHECK(strstr(json, "\"named\":[\"budget_tokens\"]") != NULL && strstr(json, "\"state_action\":\"eviction\"") != NULL);
+  size_t again = 0;
+  CHECK(kvloupe_spec_facts("snapkv:budget_tokens=7", NULL, 0, &again) == KVLOUPE_OK && again == length);
+  CHECK(kvloupe_spec_facts("snapkv:budget_tokens=7", json, 5, NULL) == KVLOUPE_OK && strlen(json) == 4);
+  REFUSED(kvloupe_spec_facts("quokka", json, sizeof json, NULL), KVLOUPE_ERROR_USAGE, "'quokka' is not a method");
+  REFUSED(kvloupe_spec_facts(NULL, json, sizeof json, NULL), KVLOUPE_ERROR_USAGE, "a pointer is NULL");
+}
+
+static void refuses_a_type_of_layer_that_is_none(void) {
+  const int32_t types[kLayers] = {KVLOUPE_LAYER_FULL, KVLOUPE_LAYER_NOPE, 3};
+  kvloupe_model model = model_of();
+  model.layer_types = types;
+  kvloupe_selector *selector = NULL;
+  REFUSED(kvloupe_selector_create("oracle", &model, 1, &selector), KVLOUPE_ERROR_USAGE, "the type of layer 2 is 3");
+}
+
 static void evicts_and_says_what_is_alive(void) {
   kvloupe_selector *selector = make("streaming_llm:budget_tokens=6,sink_tokens=2");
   const int32_t first[] = {0, 1, 12, 13, 14, 15}, second[] = {0, 1, 28, 29, 30, 31};
@@ -245,6 +267,8 @@ int main(int count, char **arguments) {
   CHECK(kvloupe_version()[0] != '\0' && kvloupe_last_error()[0] == '\0');
   fill();
   keeps_the_keys_that_answer();
+  says_what_a_spec_says();
+  refuses_a_type_of_layer_that_is_none();
   evicts_and_says_what_is_alive();
   other_layouts_give_the_same();
   refuses_what_is_no_selector();

@@ -188,16 +188,19 @@ TEST_F(MethodCompareTest, ItsFindingSetsTheWatchedKeysAgainstRecall) {
 TEST_F(MethodCompareTest, TheCatalogueHasTheShownBudgetAndSaysWhatIsNotHere) {
   open();
   choose("oracle:budget_tokens=6");
-  EXPECT_EQ(method_compare_question(workspace_).catalogue, "");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue, selection::ParamValues{});
   set("methods", "catalogue");
-  EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=6");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue,
+            (selection::ParamValues{{"budget_tokens", "6"}}));
   choose("random:budget_ratio=0.25,budget_scope=all");
   EXPECT_EQ(method_compare_question(workspace_).catalogue,
-            "all:budget_ratio=0.25,budget_scope=all");
+            (selection::ParamValues{{"budget_ratio", "0.25"}, {"budget_scope", "all"}}));
   choose("dense");
-  EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=16");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue,
+            (selection::ParamValues{{"budget_tokens", "16"}}));
   workspace_.cursor.set_method(Slot::A, MethodChoice{"later:x=1", 0, std::nullopt});
-  EXPECT_EQ(method_compare_question(workspace_).catalogue, "all:budget_tokens=16");
+  EXPECT_EQ(method_compare_question(workspace_).catalogue,
+            (selection::ParamValues{{"budget_tokens", "16"}}));
 }
 
 TEST_F(MethodCompareTest, AMethodThatTheTraceCannotServeIsListedWithItsReason) {
@@ -268,9 +271,9 @@ TEST_F(MethodCompareTest, KeysNameLayersCellsKeysMethodsAndCatalogue) {
   question.watched = trace::TokenSpan{"needle", 3, 9};
   add();
   question.methods.clear();
-  question.catalogue = "all:budget_tokens=6";
+  question.catalogue = {{"budget_tokens", "6"}};
   add();
-  question.catalogue = "all:budget_tokens=7";
+  question.catalogue = {{"budget_tokens", "7"}};
   add();
   EXPECT_EQ(keys.size(), 7U);
 }

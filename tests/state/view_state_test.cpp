@@ -158,8 +158,10 @@ TEST_F(ViewState, OfTheCatalogueLeadsToTheSameBudget) {
   workspace.cursor.set_option("method_compare.methods", "catalogue");
   const state::ViewInfo& view = *state::find_view("method_compare");
   const auto other = shown(state::describe(workspace, view));
-  EXPECT_EQ(state::method_compare_question(*other).catalogue, "all:budget_tokens=32");
-  EXPECT_EQ(state::method_compare_question(workspace).catalogue, "all:budget_tokens=32");
+  EXPECT_EQ(state::method_compare_question(*other).catalogue,
+            (selection::ParamValues{{"budget_tokens", "32"}}));
+  EXPECT_EQ(state::method_compare_question(workspace).catalogue,
+            (selection::ParamValues{{"budget_tokens", "32"}}));
 }
 
 // Methods beyond two are drawn whatever else the option adds.

@@ -14,12 +14,13 @@ class Lanes:
     """In the basis P of its KV head a query has the lanes q P, of which a few are kept. Products with a query that was turned back,
     P mask(q P), are those of the lanes alone, since P is orthonormal: so keys stay as they are."""
 
-    def __init__(self, id, says, model):
-        """id, says: of the SPEC with all parameters, which kvloupe.Selector has found sound, and its basis."""
+    def __init__(self, facts, model):
+        """facts: of the SPEC with all parameters, which kvloupe.Selector has found sound, and its basis."""
+        says = facts["parameters"]
         dim = model.head_dim
         self._usable = max(1, dim - _down(float(says.get("slice_ratio", 0)) * dim))
         self._kept = max(1, _down(float(says["dim_ratio"]) * self._usable))
-        self._leads = id == "static_slicing"
+        self._leads = facts["lanes"] == "leading"
         self._vectors, self._value_vectors = _read(says["basis"], model, says.get("slice_values") == "1")
 
     def of_queries(self, layer, q):

@@ -18,7 +18,7 @@ class Model(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("num_layers", ctypes.c_int32), ("num_q_heads", ctypes.c_int32), ("num_kv_heads", ctypes.c_int32),
                 ("head_dim", ctypes.c_int32), ("rope_interleaved", ctypes.c_int32), ("softmax_scale", ctypes.c_double), ("softcap", ctypes.c_double),
                 ("rope_theta", ctypes.c_double), ("windows", ctypes.POINTER(ctypes.c_int32)), ("sink_logits", ctypes.POINTER(ctypes.c_float)),
-                ("model_hash", ctypes.c_char_p)]
+                ("model_hash", ctypes.c_char_p), ("layer_types", ctypes.POINTER(ctypes.c_int32))]
 
 
 class Array(ctypes.Structure):
@@ -64,6 +64,7 @@ def _load(file):
     for name, result, arguments in (
             ("version", ctypes.c_char_p, []),
             ("last_error", ctypes.c_char_p, []),
+            ("spec_facts", ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)]),
             ("selector_create", ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(Model), ctypes.c_int32, ctypes.POINTER(selector)]),
             ("selector_fork", ctypes.c_int, [selector, ctypes.POINTER(selector)]),
             ("selector_destroy", None, [selector]),

@@ -8,9 +8,11 @@ import numpy as np
 from .borrowed import borrow
 from .errors import KvloupeError
 from .library import Chunk, Model, check, library
+from .spec_facts import check_spec
 
 PHASES = {"prefill": 0, "decode": 1}
 AXES = ("kv_head", "q_head", "subgroup")
+LAYER_TYPES = {"full": 0, "sliding": 1, "nope": 2}
 
 
 class Selector:
@@ -28,6 +30,7 @@ class Selector:
     softcap        of the logits, as in Gemma 2; 0 for none
     sink_logits    learned sinks, [layers, q_heads]
     rope_theta, rope_interleaved    how the rotary embedding turns heads; only learned gates ask for it
+    layer_types    of each layer "full", "sliding" or "nope" (not rotated), all full by default; only learned gates ask for it
     model_hash     SHA-256 of the model's file (`kvloupe info`), by which basis=auto finds its basis
     threads        0: all cores
 
@@ -36,15 +39,14 @@ class Selector:
     """
 
     def __init__(self, spec, *, layers, q_heads, kv_heads, head_dim, softmax_scale=None, windows=None, softcap=0.0, sink_logits=None,
-                 rope_theta=0.0, rope_interleaved=False, model_hash=None, threads=0):
+                 rope_theta=0.0, rope_interleaved=False, layer_types=None, model_hash=None, threads=0):
         self._handle, self._lock = None, threading.RLock()
-        if not isinstance(spec, str) or "\0" in spec:
-            raise KvloupeError(f"{spec!r} is no method", "a SPEC is text, such as quoka:budget_tokens=256", "kvloupe methods lists all of them")
+        check_spec(spec)
         model = Model(size=ctypes.sizeof(Model), num_layers=_whole(layers, "layers"), num_q_heads=_whole(q_heads, "q_heads"),
                       num_kv_heads=_whole(kv_heads, "kv_heads"), head_dim=_whole(head_dim, "head_dim"), rope_interleaved=bool(rope_interleaved),
                       softmax_scale=_positive(softmax_scale, "softmax_scale"), softcap=_real(softcap, "softcap"),
                       rope_theta=_real(rope_theta, "rope_theta"), model_hash=_hash(model_hash))
-        kept = _shape_softmax(model, windows, sink_logits)
+        kept = [*_shape_softmax(model, windows, sink_logits), *_set_layer_types(model, layer_types)]
         self._library, handle = library(), ctypes.c_void_p()
         check(self._library, self._library.kvloupe_selector_create(spec.encode(), ctypes.byref(model), _whole(threads, "threads"), ctypes.byref(handle)))
         del kept
@@ -229,6 +231,18 @@ def _shape_softmax(model, windows, sink_logits):
         model.sink_logits = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         kept.append(logits)
     return kept
+
+
+def _set_layer_types(model, layer_types):
+    """Fills the member and returns what it points at."""
+    if layer_types is None:
+        return []
+    given = list(layer_types)
+    if len(given) != model.num_layers or any(type not in LAYER_TYPES for type in given):
+        raise KvloupeError("layer_types cannot be used", f"it has one of {', '.join(LAYER_TYPES)} for each of {model.num_layers} layers", "give what info says of them")
+    kept = (ctypes.c_int32 * max(1, len(given)))(*(LAYER_TYPES[type] for type in given))
+    model.layer_types = kept
+    return [kept]
 
 
 def _set_novelty(chunk, novelty):

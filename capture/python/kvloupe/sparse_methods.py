@@ -8,12 +8,7 @@ from .errors import KvloupeError
 from .run_writer import RunHeader
 from .runs import DENSE_BY_RULE, DENSE_FALLBACK
 from .selector import Selector
-
-LANES = ("aqua", "aqua_h2o", "aqua_memory", "static_slicing")
-EVICTING = ("aqua_h2o", "h2o", "infinipot", "keydiff", "snapkv", "streaming_llm", "tova")
-BLOCKS = ("compact_attention", "flash_prefill", "flex_prefill", "minference", "seer_attention", "xattention")
-DENSE_IN_DECODE = ("dense", "sliding_window", "snapkv", "keydiff", *BLOCKS)
-GRANULARITY = {"dense": "none", "quest": "page", **dict.fromkeys(LANES, "lane"), **dict.fromkeys(BLOCKS, "block")}
+from .spec_facts import spec_facts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,27 +24,25 @@ class OfSpec:
     """A SPEC, asked for by kvloupe.Selector."""
 
     def __init__(self, spec, model, forms):
-        _refuse_before(spec)
+        _check_runs(spec_facts(spec))
         self._selector = Selector(
             spec, layers=model.num_layers, q_heads=model.num_q_heads, kv_heads=model.num_kv_heads, head_dim=model.head_dim,
             softmax_scale=model.softmax_scale, windows=[form.window for form in forms], softcap=_softcap_of(forms), sink_logits=_sinks_of(forms),
             rope_theta=model.rope_theta if model.rope_scaling == "none" else 0.0, rope_interleaved=model.rope_pairing == "interleaved",
-            model_hash=model.file_hash or None)
+            model_hash=model.file_hash or None, layer_types=model.layer_types)
         self.spec = self._selector.spec
-        id, _, listed = self.spec.partition(":")
-        says = dict(item.partition("=")[::2] for item in listed.split(","))
-        _refuse_parameters(id, says)
+        facts = spec_facts(self.spec)  # with the numbers of this model
         self.lanes = None
-        if id in LANES:
+        if facts["lanes"]:
             from .lanes import Lanes
-            self.lanes = Lanes(id, says, model)
-        self.reassigns = says.get("positions") == "reassigned"  # where the kept keys stand
-        self.turns_back = "gate" in says  # queries and keys, to what they were before the rotary embedding
-        self.chooses_own = says.get("budget_scope") == "all"
-        self._evicts = id in EVICTING and says.get("state") != "select"
-        self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, GRANULARITY.get(id, "token"),
-                                "eviction" if self._evicts else "visibility", "all" if self.chooses_own else "past",
-                                "dense" if id in DENSE_IN_DECODE or says.get("decode") == "dense" else "", model.head_dim if self.lanes else 0)
+            self.lanes = Lanes(facts, model)
+        self.reassigns = facts["reassigns_positions"]  # where the kept keys stand
+        self.turns_back = "gate" in facts["parameters"]  # queries and keys, to what they were before the rotary embedding
+        self.chooses_own = facts["budget_scope"] == "all"
+        self._evicts = facts["state_action"] == "eviction"
+        self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, facts["granularity"],
+                                facts["state_action"], facts["budget_scope"], "dense" if facts["dense_in_decode"] else "",
+                                model.head_dim if self.lanes else 0)
 
     def reset(self):
         self._selector.reset()
@@ -99,7 +92,7 @@ def method_of(given, axis, budget, model, forms):
     if not isinstance(given, str):
         return OfFunction(given, axis or "kv_head", budget, model, forms)
     if axis is not None or budget is not None:
-        raise KvloupeError("rows and budget cannot be used here", "a SPEC says itself what it keeps", f"leave them out, or write {given.partition(':')[0]}:budget_tokens=256, say")
+        raise KvloupeError("rows and budget cannot be used here", "a SPEC says itself what it keeps", "leave them out; the SPEC has budget_tokens")
     return OfSpec(given, model, forms)
 
 
@@ -112,21 +105,13 @@ def _read_only(rows, layer):
     return rows
 
 
-def basis_in(spec):
-    """What the text of a SPEC says of it; auto where it says nothing."""
-    return dict(item.partition("=")[::2] for item in spec.partition(":")[2].split(",")).get("basis", "auto")
-
-
-def _refuse_before(spec):
-    id = spec.partition(":")[0]
-    if id in LANES and basis_in(spec) == "auto":
+def _check_runs(facts):
+    id = facts["id"]
+    if facts["lanes"] and facts["basis"] == "auto":
         raise _refused(id, "its basis is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
-    if id == "infinipot":
+    if facts["needs_probe"]:
         raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")
-
-
-def _refuse_parameters(id, says):
-    if says.get("lowering") == "native":
+    if facts["native_masks"]:
         raise _refused(id, "each block of its queries reads other keys (lowering=native)", "give lowering=union, or lowering=budget with a budget")
 
 

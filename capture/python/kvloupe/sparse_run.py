@@ -20,7 +20,8 @@ from .model_look import look_at
 from .past_rows import PastRows
 from .ranks import rank_of_process
 from .rotary import Rotary
-from .sparse_methods import basis_in, method_of
+from .sparse_methods import method_of
+from .spec_facts import spec_facts
 from .tap import AttentionCall, AttentionReplacement
 from .weights_hash import hash_of_model
 
@@ -98,7 +99,7 @@ class SparseRun:
 
     def _hash_for(self, spec):
         """By which a calibrated basis is found; it takes a while."""
-        if not isinstance(spec, str) or spec.partition(":")[0] != "loki" or basis_in(spec) != "auto":
+        if not isinstance(spec, str) or spec_facts(spec)["basis"] != "auto":
             return ""
         return hash_with_adapter(self._model, hash_of_model(self._model), adapter_of(self._given_model))
 

@@ -104,22 +104,6 @@ std::int64_t evaluate_formula(const std::string& formula, const ModelShape& shap
   return static_cast<std::int64_t>(rounded_down(*factor * shape.num_layers));
 }
 
-std::vector<std::pair<std::string_view, std::string_view>> split_items(std::string_view text,
-                                                                       const std::string& id) {
-  std::vector<std::pair<std::string_view, std::string_view>> items;
-  while (true) {
-    const auto comma = text.find(',');
-    const std::string_view item = text.substr(0, comma);
-    const auto equals = item.find('=');
-    if (equals == std::string_view::npos || equals == 0)
-      throw usage_error(fmt::format("{}: '{}' is not a parameter", id, item),
-                        "parameters are written name=value, separated by commas", kHelp);
-    items.emplace_back(item.substr(0, equals), item.substr(equals + 1));
-    if (comma == std::string_view::npos) return items;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 bool sets_budget(std::string_view name) { return name == kBudgetTokens || name == kBudgetRatio; }
 
 std::string default_of(const MethodInfo& info, const ParamInfo& param) {
@@ -193,9 +177,31 @@ struct MethodSpec::Parsed {
   Traits traits;
 };
 
+ParamValues values_of_text(std::string_view text) {
+  ParamValues values;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return values;
+  const std::string_view id = text.substr(0, colon);
+  for (std::size_t begin = colon + 1, end = 0; end != std::string_view::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    const std::string_view item = text.substr(begin, end - begin);
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0)
+      throw usage_error(fmt::format("{}: '{}' is not a parameter", id, item),
+                        "parameters are written name=value, separated by commas", kHelp);
+    if (!values.emplace(item.substr(0, equals), item.substr(equals + 1)).second)
+      throw usage_error(fmt::format("{}: {} is given twice", id, item.substr(0, equals)),
+                        "a parameter has one value", "leave one of them out");
+  }
+  return values;
+}
+
+std::string method_id(std::string_view text) {
+  return std::string(text.starts_with(kBroughtIn) ? text : text.substr(0, text.find(':')));
+}
+
 MethodSpec MethodSpec::parse(std::string_view text) {
-  const auto colon = text.find(':');
-  const std::string id(text.substr(0, colon));
+  const std::string id(text.substr(0, text.find(':')));
   const MethodInfo* info = find_method(id);
   if (info == nullptr) {
     std::vector<std::string> ids;
@@ -203,13 +209,7 @@ MethodSpec MethodSpec::parse(std::string_view text) {
     throw usage_error(fmt::format("'{}' is not a method", id),
                       fmt::format("the methods are {}", fmt::join(ids, ", ")), kHelp);
   }
-  ParamValues given;
-  if (colon != std::string_view::npos)
-    for (const auto& [name, value] : split_items(text.substr(colon + 1), id))
-      if (!given.emplace(name, value).second)
-        throw usage_error(fmt::format("{}: {} is given twice", id, name),
-                          "a parameter has one value", "leave one of them out");
-  return of(*info, given);
+  return of(*info, values_of_text(text));
 }
 
 MethodSpec MethodSpec::of(const MethodInfo& info, const ParamValues& given) {
@@ -394,6 +394,11 @@ std::int64_t MethodSpec::budget_tokens() const {
 
 double MethodSpec::budget_ratio() const {
   return info().budget == BudgetUse::None ? 0 : real(kBudgetRatio);
+}
+
+ParamValues MethodSpec::budget_values() const {
+  const auto name = budget_tokens() > 0 ? kBudgetTokens : kBudgetRatio;
+  return {{std::string(name), text(name)}};
 }
 
 BudgetScope MethodSpec::scope() const {

@@ -83,6 +83,14 @@ const std::vector<ParamInfo>& common_params(const MethodInfo& info);
 using ParamValues = std::map<std::string, std::string, std::less<>>;
 std::vector<const ParamInfo*> params_with(const MethodInfo& info, const ParamValues& values);
 
+// What stands after the colon of a text, whatever the method: "all:budget_tokens=64", too. Throws
+// Error{Usage} for an item that is not name=value, and for a name that is given twice.
+ParamValues values_of_text(std::string_view text);
+// A run that a person or another program added is called custom:NAME; no version knows its method.
+inline constexpr std::string_view kBroughtIn = "custom:";
+// The method that a text names, known to this version or not; all of a name as custom:NAME.
+std::string method_id(std::string_view text);
+
 // What defaults, and methods that undo the rotary embedding, depend on.
 struct ModelShape {
   int num_layers = 0;
@@ -105,6 +113,8 @@ class MethodSpec {
   // Throws Error{Usage}: unknown method or parameter, value outside its range, budgets that
   // contradict each other.
   static MethodSpec parse(std::string_view text);
+  // Throws likewise.
+  static MethodSpec of(const MethodInfo& info, const ParamValues& given);
 
   const MethodInfo& info() const;
   const std::string& id() const { return info().id; }
@@ -136,6 +146,8 @@ class MethodSpec {
   // B for `n` tokens: budget_tokens, or max(1, floor(budget_ratio*n + 1e-9)). n is P, T for
   // eviction.
   std::int64_t budget(std::int64_t n) const;
+  // The same budget for another method: budget_tokens or budget_ratio.
+  ParamValues budget_values() const;
   BudgetScope scope() const;
   int skip_layers() const;  // 0 where the method has no such parameter
   bool native_lowering() const;
@@ -151,7 +163,6 @@ class MethodSpec {
  private:
   struct Value;
   struct Parsed;
-  static MethodSpec of(const MethodInfo& info, const ParamValues& given);
   explicit MethodSpec(std::shared_ptr<const Parsed> parsed) : parsed_(std::move(parsed)) {}
   const Value* find(std::string_view name) const;
   const Value& value(std::string_view name) const;

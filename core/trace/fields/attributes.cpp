@@ -254,6 +254,9 @@ const Attributes<ModelInfo>& table() {
        row("num_layers", &S::num_layers, Required, kFirst, between(1, kMaxLayers)),
        row("num_q_heads", &S::num_q_heads, Required, kFirst, between(1, kMaxHeads)),
        row("num_kv_heads", &S::num_kv_heads, Required, kFirst, between(1, kMaxHeads)),
+       row("kv_heads", &S::kv_heads, Exact, 13).where([](const S& model) {
+         return !model.kv_heads.empty();
+       }),
        row("head_dim", &S::head_dim, Required, kFirst, between(1, kMaxHeadDim)),
        row("hidden_size", &S::hidden_size, Expected, kFirst, between(1, kMaxHiddenSize)),
        row("softmax_scale", &S::softmax_scale, Expected, kFirst, positive<double>)

@@ -119,6 +119,8 @@ TraceInfoQuestion::Answer TraceInfoQuestion::work(Steps& /*steps*/) const {
        .said = info.complete},
       {"file", fmt::format("{}, schema {}, written by {} at {}", format_bytes(info.bytes),
                            info.schema_version, info.producer, info.created)}};
+  if (!m.kv_heads.empty())
+    facts.push_back({"recorded heads", fmt::format("KV {} of the model", m.kv_heads)});
   if (m.compute) facts.push_back({"computed in", std::string(trace::to_text(*m.compute))});
   if (info.speed) facts.push_back({"speed", text_of(info.speed->model) + ", recording included"});
   if (info.speed && info.speed->dense)

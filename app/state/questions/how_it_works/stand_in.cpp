@@ -1,25 +1,11 @@
 #include "app/state/questions/how_it_works/stand_in.h"
 
 #include "app/state/workspace.h"
-#include "core/base/units.h"
 
 #include <fmt/format.h>
 
 namespace kvloupe::state {
 namespace {
-
-// `id` with the budget of the method chosen, or with the default one.
-selection::MethodSpec with_budget_of(const MethodChoice& chosen, const Place& place,
-                                     const char* id) {
-  using selection::MethodSpec;
-  const MethodSpec source = chosen.known() && chosen.spec->has_budget()
-                                ? *chosen.spec
-                                : MethodSpec::parse(default_spec(place.info().num_tokens));
-  const std::int64_t tokens = source.budget_tokens();
-  return MethodSpec::parse(
-      tokens > 0 ? fmt::format("{}:budget_tokens={}", id, tokens)
-                 : fmt::format("{}:budget_ratio={}", id, format_shortest(source.budget_ratio())));
-}
 
 // The method and what it is called in the sentence.
 StandIn found(const Workspace& workspace, const MethodKind& kind) {
@@ -30,8 +16,9 @@ StandIn found(const Workspace& workspace, const MethodKind& kind) {
         return {recorded, fmt::format("{}, of which this trace has a run", recorded.id())};
   const MethodChoice& chosen = workspace.method();
   const bool given = chosen.known() && chosen.spec->has_budget();
-  const auto spec = kind.same_budget ? with_budget_of(chosen, place, kind.id)
-                                     : selection::MethodSpec::parse(kind.id);
+  auto spec = selection::MethodSpec::parse(kind.id);
+  if (kind.same_budget)
+    spec = spec.with(budget_giver(chosen, place.info().num_tokens).budget_values());
   return {choice_anew(spec.resolved(place.trace->shape())),
           fmt::format("{} with {}", kind.id,
                       !kind.same_budget ? "its defaults"

@@ -215,7 +215,7 @@ std::vector<MethodChoice> more_methods(const Workspace& workspace) {
 
 std::array<MethodChoice, 2> bounds_of(const char* scope) {
   const auto bound = [&](const char* id) {
-    return choice_anew(MethodSpec::parse(fmt::format("{}:budget_scope={}", id, scope)));
+    return choice_anew(MethodSpec::parse(id).with({{"budget_scope", scope}}));
   };
   return {bound("oracle"), bound("random")};
 }

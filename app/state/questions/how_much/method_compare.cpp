@@ -54,8 +54,8 @@ Row row_of_method(MethodChoice method, const trace::TraceInfo& info) {
 }
 
 // Those of the catalogue are selected anew, recorded or not, as `compare` does.
-std::vector<Row> rows_of_catalogue(const std::string& text, const OpenTrace& trace) {
-  const replay::MethodList list = replay::parse_methods(text);
+std::vector<Row> rows_of_catalogue(const selection::ParamValues& values, const OpenTrace& trace) {
+  const replay::MethodList list = replay::all_methods(values);
   std::vector<Row> rows;
   for (const selection::MethodSpec& spec : list.required_specs())
     rows.push_back(row_of_method(choice_anew(spec.resolved(trace.shape())), trace.info()));
@@ -90,15 +90,11 @@ void average(std::vector<Row>& rows, replay::CellChoice cells) {
 
 // The budget of A, which the words of a figure name too; where it has none, the one that the window
 // begins with.
-std::string catalogue_text(const MethodChoice& a, const trace::TraceInfo& info) {
-  const bool has_budget = a.known() && a.spec->has_budget();
-  const auto spec =
-      has_budget ? *a.spec : selection::MethodSpec::parse(default_spec(info.num_tokens));
-  std::string text = spec.budget_tokens() > 0
-                         ? fmt::format("all:budget_tokens={}", spec.budget_tokens())
-                         : "all:budget_ratio=" + format_shortest(spec.budget_ratio());
-  if (spec.scope() == selection::BudgetScope::All) text += ",budget_scope=all";
-  return text;
+selection::ParamValues catalogue_values(const MethodChoice& a, const trace::TraceInfo& info) {
+  const selection::MethodSpec spec = budget_giver(a, info.num_tokens);
+  selection::ParamValues values = spec.budget_values();
+  if (spec.scope() == selection::BudgetScope::All) values.emplace("budget_scope", "all");
+  return values;
 }
 
 bool takes_catalogue(const Workspace& workspace) {
@@ -181,7 +177,8 @@ bool MethodCompareQuestion::Row::leaks(const trace::TraceInfo& info) const {
 
 std::string MethodCompareQuestion::key() const {
   std::string key =
-      key_of_members(part_key(place, all_layers), cells, watched, counted_key(chunks), catalogue);
+      key_of_members(part_key(place, all_layers), cells, watched, counted_key(chunks));
+  for (const auto& [name, value] : catalogue) key = key_of_members(key, name, value);
   for (const MethodChoice& method : methods) key = key_of_members(key, method);
   return key;
 }
@@ -313,7 +310,7 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   question.watched = watched_keys(question.place);
   question.chunks = number_chunks(workspace);
   if (takes_catalogue(workspace)) {
-    question.catalogue = catalogue_text(workspace.method(Slot::A), question.place.info());
+    question.catalogue = catalogue_values(workspace.method(Slot::A), question.place.info());
     question.methods = more_methods(workspace);
   } else {
     question.methods = methods_at_hand(workspace);

@@ -33,7 +33,7 @@ struct MethodAveragesQuestion : OfMethod<At::Trace> {
 struct MethodCompareQuestion : OfPlace<At::Trace> {
   static constexpr const char* kName = "method compare";
   static constexpr Pace kPace = Pace::Patient;
-  std::string catalogue;  // "all:budget_tokens=256": every method, selected anew; empty: none
+  selection::ParamValues catalogue;   // of every method, selected anew; empty: none
   std::vector<MethodChoice> methods;  // and these
   bool all_layers = false;
   replay::CellChoice cells = replay::CellChoice::Common;

@@ -20,8 +20,6 @@ using Answer = PublishedQuestion::Answer;
 constexpr const char* kNone = "none";
 constexpr std::size_t kMostColumns = 12;  // that one table still shows beside each other
 
-std::string id_of(const std::string& method) { return method.substr(0, method.find(':')); }
-
 // "compact_attention_fp" is a variant of "compact_attention".
 bool is_of(const std::string& method, const std::string& id) {
   return method == id || method.starts_with(id + "_");
@@ -84,7 +82,7 @@ Answer wide_table(const std::vector<PublishedScore>& scores) {
 PublishedQuestion::Answer PublishedQuestion::work(Steps& /*steps*/) const {
   const analysis::Paper& source = analysis::paper_named(paper);
   std::set<std::string> ids = {"dense"}, families;
-  for (const std::string& method : methods) ids.insert(id_of(method));
+  for (const std::string& method : methods) ids.insert(selection::method_id(method));
   for (const trace::ResultSample& sample : results->file.samples)
     families.insert(analysis::task_family(sample.task));
   std::vector<PublishedScore> scores =

@@ -1,5 +1,6 @@
 """Methods and budgets of a run."""
 from ..errors import KvloupeError
+from ..spec_facts import spec_facts, with_parameter
 
 
 def with_budgets(methods, budgets):
@@ -8,17 +9,13 @@ def with_budgets(methods, budgets):
     for method in methods if "dense" in methods else ["dense", *methods]:
         if method == "dense" or not budgets:
             found.append(method)
-        elif "budget_" in method:
+        elif any(name.startswith("budget_") for name in spec_facts(method)["named"]):
             raise KvloupeError(f"--budgets does not go with {method}", "it says its budget itself", "leave one of both out")
         else:
-            found += [f"{method}{',' if ':' in method else ':'}budget_tokens={budget}" for budget in budgets]
+            found += [with_parameter(method, "budget_tokens", budget) for budget in budgets]
     return list(dict.fromkeys(found))
 
 
 def budget_of(method):
-    """-1 where the SPEC names none in tokens."""
-    for item in method.partition(":")[2].split(","):
-        name, _, value = item.partition("=")
-        if name == "budget_tokens" and value.isdecimal():
-            return int(value)
-    return -1
+    """In tokens; -1 where the SPEC has none."""
+    return int(spec_facts(method)["parameters"].get("budget_tokens", 0)) or -1
