@@ -15,6 +15,8 @@ using replay::Number;
 using state::MethodCompareQuestion;
 using Row = MethodCompareQuestion::Row;
 
+constexpr const replay::NumberInfo& kRecall = replay::info_of(Number::MassRecall);
+
 constexpr std::size_t kMostNames = 12;
 
 const state::CompareColumn& column_of(Number number) {
@@ -82,11 +84,11 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
   const std::string name =
       watched ? state::readable_name(watched->name) + " kept" : std::string(column_of(kept).title);
   ImGui::Dummy({0, widgets::grid()});
-  heading_ui(context, fmt::format("{} against mass recall", name), "a point for each method");
+  heading_ui(context, fmt::format("{} against {}", name, kRecall.title), "a point for each method");
   const ImVec2 size(std::min(room.x, widgets::em(60)),
                     std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
   if (!ImPlot::BeginPlot("##compared", size, kScatterFlags)) return;
-  ImPlot::SetupAxes("mass recall", name.c_str(), ImPlotAxisFlags_NoHighlight,
+  ImPlot::SetupAxes(kRecall.title, name.c_str(), ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight);
   const auto [least, most] =
       std::minmax_element(points.begin(), points.end(),
@@ -111,10 +113,9 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
   if (under >= 0) {
     const Point& point = points[static_cast<std::size_t>(under)];
     context.workspace.pointer.at(
-        {.words =
-             fmt::format("{}\n{} {}\nmass recall {}", point.name, name,
-                         state::number_text(replay::info_of(kept), point.kept),
-                         state::number_text(replay::info_of(Number::MassRecall), point.recall))});
+        {.words = fmt::format("{}\n{} {}\n{} {}", point.name, name,
+                              state::number_text(replay::info_of(kept), point.kept), kRecall.title,
+                              state::number_text(kRecall, point.recall))});
   }
   ImPlot::EndPlot();
 }

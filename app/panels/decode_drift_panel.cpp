@@ -1,5 +1,5 @@
 // decode_drift: how far a closed loop goes from the dense model on the same tokens. Left the loss of
-// each token by both and the distance of what each foretells next; right how far queries and keys
+// each token by both and the distance of what each predicts next; right how far queries and keys
 // have moved, by layer and chunk, and what each of the two answers.
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"

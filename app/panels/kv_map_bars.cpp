@@ -1,6 +1,7 @@
 #include "app/panels/kv_map_bars.h"
 
 #include "core/base/units.h"
+#include "core/replay/numbers.h"
 
 #include <fmt/format.h>
 
@@ -98,7 +99,9 @@ void kept_by_bar(DrawContext& context, const analysis::KvDifference& map, std::s
 
 void recall_bars_ui(DrawContext& context, const Map& map, const Recall& recall,
                     ImPlotRange& y_range, ImVec2 size, bool x_axis) {
-  if (!begin_bars("##recall", "mass recall", y_range, size, x_axis)) return;
+  if (!begin_bars("##recall", replay::info_of(replay::Number::MassRecall).title, y_range, size,
+                  x_axis))
+    return;
   const auto [first, last] = chunks_in_view(y_range, map->map.chunks.size());
   // Of the same place and method: a stale recall of another would be a lie beside this map.
   const bool known = recall && !recall.stale && recall->size() == map->map.chunks.size();

@@ -92,7 +92,7 @@ class MethodComparePanel final : public Panel {
                      chunks.chosen ? "Averaged over these: the choice of numbers in the bar above."
                                    : "Averaged over these; the current chunk says which."});
     if (!question.catalogue.empty())
-      chips.push_back({"catalogue at " + question.catalogue.substr(4), 0,
+      chips.push_back({"catalogue at " + state::words_of(question.catalogue), 0,
                        "Every method, selected anew on the stored Q and K, at the budget of "
                        "A; where that has none, at the one a window begins with."});
     if (question.watched) {

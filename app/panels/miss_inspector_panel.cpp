@@ -66,7 +66,7 @@ class MissInspectorPanel final : public Panel {
   std::vector<state::SpanLossNow> losses_of(DrawContext& context) {
     std::vector<state::SpanLossNow> losses;
     for (const Slot slot : state::inspected_slots(context.workspace)) {
-      ShownParts& parts = shown(slot);
+      SlotParts& parts = shown(slot);
       const state::SpanLossQuestion question =
           state::span_loss_question(context.workspace, context.workspace.method(slot));
       // Another span, place or method: the search ends.
@@ -135,7 +135,7 @@ class MissInspectorPanel final : public Panel {
       key.fates = ask(workspace, shown(key.slot).fates,
                       KeyFatesQuestion{place, workspace.method(key.slot), position});
     for (KeyUnderMethod& key : known) {
-      ShownParts& parts = shown(key.slot);
+      SlotParts& parts = shown(key.slot);
       // Another key, place or method: the search ends.
       if (parts.searched_for != key.why.result.key) parts.search = false;
       parts.searched_for = key.why.result.key;
@@ -292,7 +292,7 @@ class MissInspectorPanel final : public Panel {
     key_lists_ui(context, key);
   }
 
-  struct ShownParts {
+  struct SlotParts {
     state::LastAnswer<MissQuestion> span;
     state::LastAnswer<ExplainQuestion> why;
     state::LastAnswer<state::SpanBudgetQuestion> span_budget;
@@ -304,9 +304,9 @@ class MissInspectorPanel final : public Panel {
     std::string span_searched_for;
     bool all_heads = false;  // that matter to the span are listed
   };
-  ShownParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
+  SlotParts& shown(Slot slot) { return shown_[static_cast<std::size_t>(slot)]; }
 
-  std::array<ShownParts, 2> shown_;
+  std::array<SlotParts, 2> shown_;
   SteadyHead head_;
   std::int32_t last_key_ = -1;
 };

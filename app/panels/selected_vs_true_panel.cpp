@@ -7,6 +7,7 @@
 #include "app/state/token_text.h"
 #include "app/widgets/number_tiles.h"
 #include "core/base/units.h"
+#include "core/replay/numbers.h"
 
 #include <fmt/format.h>
 
@@ -180,12 +181,16 @@ class SelectedVsTruePanel final : public Panel {
     widgets::legend_ui(context.palette, items);
   }
 
+  static widgets::NumberTile number_tile(replay::Number number, double value) {
+    return {fmt::format("{:.3f}", value), replay::info_of(number).title};
+  }
+
   static void numbers_ui(DrawContext& context, const SelectedVsTrueQuestion::Answer& answer) {
     const analysis::SelectedVsTrue& v = answer.cell;
     const auto& p = context.palette;
     std::vector<widgets::NumberTile> tiles{
-        {fmt::format("{:.3f}", v.mass_recall), "mass recall"},
-        {fmt::format("{:.3f}", v.topk_overlap), "top-k overlap"},
+        number_tile(replay::Number::MassRecall, v.mass_recall),
+        number_tile(replay::Number::TopkOverlap, v.topk_overlap),
         {format_count(v.hits), v.hits == 1 ? "hit" : "hits", p.hit},
         {format_count(v.misses), v.misses == 1 ? "miss" : "misses", p.miss},
         {format_count(v.wastes), v.wastes == 1 ? "waste" : "wastes",

@@ -273,7 +273,11 @@ void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& l
   if (loss.has_budgets) look.weights.push_back(0.85F);
   look.ink = [&](std::size_t row, std::size_t column) {
     if (column != 2) return context.palette.text;
-    return heads[row]->keeps_all() ? context.palette.hit : context.palette.miss;
+    // A head that keeps 19 of 22 has not lost the span: only what keeps less than half stands out.
+    const replay::SpanHead& head = *heads[row];
+    return head.keeps_all()            ? context.palette.hit
+           : 2 * head.kept < head.keys ? context.palette.miss
+                                       : context.palette.text;
   };
   look.strong = [&](std::size_t row) { return state::is_head_of(place, loss, *heads[row]); };
   const widgets::FontScope small(widgets::Type::Caption);

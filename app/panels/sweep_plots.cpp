@@ -151,9 +151,12 @@ void budget_now_ui(DrawContext& context, const BudgetSweepQuestion& question, st
   const bool fits = x + width < origin.x + size.x;
   // B above A: they are often the same budget.
   const auto line = static_cast<float>(slot == state::Slot::A ? 1 : 2);
-  draw->AddText({fits ? x + widgets::em(0.4F) : x - width,
-                 origin.y + size.y - line * ImGui::GetTextLineHeight() - widgets::em(0.3F)},
-                color, text.c_str());
+  const ImVec2 at{fits ? x + widgets::em(0.4F) : x - width,
+                  origin.y + size.y - line * ImGui::GetTextLineHeight() - widgets::em(0.3F)};
+  // A curve may pass there.
+  draw->AddRectFilled(at, {at.x + width - widgets::em(0.4F), at.y + ImGui::GetTextLineHeight()},
+                      widgets::with_alpha(context.palette.panel, 0.85F));
+  draw->AddText(at, color, text.c_str());
 }
 
 }  // namespace kvloupe::panels

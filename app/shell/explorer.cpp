@@ -49,7 +49,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       layouts_(workspace, panels_, steps_, files_, messages_),
       capture_(workspace, files_, messages_),
       cursor_menu_(workspace, panels_, exporter_, messages_),
-      dropped_(workspace, messages_, places_of_dropped()) {
+      dropped_(workspace, messages_, takers_of_dropped()) {
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
@@ -69,7 +69,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (ImGui::MenuItem("Copy the export command"))
       ImGui::SetClipboardText(exporter_.command_of(view).c_str());
     if (ImGui::MenuItem("Copy the command that opens it here"))
-      ImGui::SetClipboardText(exporter_.link_command_of(view).c_str());
+      ImGui::SetClipboardText(exporter_.link_command_of(&view).c_str());
   };
   workspace_.traces.on_message = [this](const std::string& text, bool is_error) {
     if (!dropped_.take_message(text, is_error)) messages_.say(text, is_error);
@@ -412,7 +412,7 @@ void Explorer::new_drift_capture() {
       workspace_.has_trace() ? prompt_of(*workspace_.place().trace) : std::string());
 }
 
-DroppedFiles::Places Explorer::places_of_dropped() {
+DroppedFiles::Takers Explorer::takers_of_dropped() {
   const auto take = [this](const std::string& path) {
     return capture_.take(path, settings_.last_folder);
   };

@@ -104,7 +104,7 @@ class Explorer {
   widgets::ThemeKind theme() const;
   void follow_desktop();
   // commands.cpp
-  DroppedFiles::Places places_of_dropped();
+  DroppedFiles::Takers takers_of_dropped();
   void make_commands();
   void use_keys();
   void add_file_commands();

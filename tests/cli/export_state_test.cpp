@@ -3,6 +3,7 @@
 #include "app/shell/saved/view_state_json.h"
 #include "app/state/export_words.h"
 #include "app/state/other_trace.h"
+#include "app/state/view_fields.h"
 #include "app/state/view_list.h"
 #include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,9 @@ using nlohmann::ordered_json;
 using state::ViewState;
 
 const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
+
+// Rows of the table of fields that a state with something else than their default was sent through.
+std::set<std::string_view> sent;
 
 // What the program understood of these words.
 ViewState understood(std::vector<std::string> words) {
@@ -34,6 +39,8 @@ ViewState understood(std::vector<std::string> words) {
 }
 
 void expect_survives(const ViewState& what) {
+  for (const state::ViewField& field : state::view_fields())
+    if (field.in(state::kCommand) && !field.write(what).empty()) sent.insert(field.name);
   const std::vector<std::string> words = state::export_arguments(what);
   EXPECT_TRUE(understood(words) == what) << ::testing::PrintToString(words);
 }
@@ -98,6 +105,8 @@ TEST(ExportState, EveryFieldSurvivesAlone) {
     with([&](ViewState& s) { s.numbers = state::parse_number_scope(numbers); });
   with([](ViewState& s) { s.chunk_size = 64; });
   with([](ViewState& s) { s.picture.theme = state::ThemeKind::Dark; });
+  with([](ViewState& s) { s.picture.colors = state::Colors::Gray; });
+  with([](ViewState& s) { s.picture.head = false; });
   with([](ViewState& s) { s.picture.width = 1200; });
   with([](ViewState& s) { s.picture.height = 800; });
   for (const double scale : {0.25, 1.1, 1.0 / 3, 8.0})
@@ -128,6 +137,12 @@ TEST(ExportState, AnotherTraceSurvives) {
         expect_survives(what);
       }
   EXPECT_EQ(able, 7);  // aqua_lanes, method_diff in two ways, and the four of two traces
+}
+
+// After those above: a field that is new to the table has to be sent there.
+TEST(ExportState, NoFieldOfTheTableWasForgotten) {
+  for (const state::ViewField& field : state::view_fields())
+    if (field.in(state::kCommand)) EXPECT_EQ(sent.count(field.name), 1U) << field.name;
 }
 
 // Texts that users have copied before.

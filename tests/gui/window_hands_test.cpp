@@ -196,6 +196,28 @@ TEST_F(WindowHands, ARowIsCopiedWithItsCells) {
   EXPECT_EQ(std::count(clipboard().begin(), clipboard().end(), '\t'), 4);
 }
 
+TEST_F(WindowHands, OneKeyCopiesTheLink) {
+  show_map();
+  const auto link_at = [](ImVec2 at) {
+    drive("link", [at](ImGuiTestContext* ctx) {
+      ctx->MouseMoveToPos(at);
+      ctx->Yield(3);
+      ctx->KeyPress(ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_C);
+      ctx->Yield(2);
+      read_clipboard();
+    });
+    return clipboard();
+  };
+  const std::string of_map = link_at(in_map(902, 8));
+  EXPECT_THAT(of_map, HasSubstr("view=kv_map"));
+  EXPECT_THAT(of_map, HasSubstr("chunk=8"));
+  EXPECT_THAT(of_map, HasSubstr("key=9"));
+  // Over nothing it is the place shown.
+  const std::string of_place = link_at({2, 2});
+  EXPECT_THAT(of_place, HasSubstr("chunk=15"));
+  EXPECT_THAT(of_place, Not(HasSubstr("view=")));
+}
+
 TEST_F(WindowHands, CtrlCCopiesWhatIsUnderTheMouseButNotFromATextField) {
   show_map();
   drive("copy", [](ImGuiTestContext* ctx) {

@@ -50,7 +50,7 @@ BlockMetrics worth_of(const SmallTrace& trace, const ReplayCell& cell, int first
   return {pairs / count / cell.span.length / cell.span.begin, kept / whole, errors / count};
 }
 
-class BlockWaysTest : public ::testing::Test {
+class BlockMetricsTest : public ::testing::Test {
  protected:
   static SmallTraceShape shape() {
     SmallTraceShape shape = {.num_q_heads = 6, .num_kv_heads = 2};
@@ -92,7 +92,7 @@ class BlockWaysTest : public ::testing::Test {
   SmallTrace trace_{shape()};
 };
 
-TEST_F(BlockWaysTest, AreWorthWhatPlainLoopsSay) {
+TEST_F(BlockMetricsTest, AreWorthWhatPlainLoopsSay) {
   for (const std::string& method :
        {std::string(
             "flash_prefill:lowering=union,block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1"),
@@ -118,7 +118,7 @@ TEST_F(BlockWaysTest, AreWorthWhatPlainLoopsSay) {
 }
 
 // What they say of a union method is what the method's own metrics say.
-TEST_F(BlockWaysTest, AgreeWithTheMethodsMetrics) {
+TEST_F(BlockMetricsTest, AgreeWithTheMethodsMetrics) {
   const std::string method =
       "flash_prefill:lowering=union,block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1";
   ReplayRequest request;

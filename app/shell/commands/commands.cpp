@@ -112,6 +112,9 @@ void Explorer::add_edit_commands() {
   Adder(commands_, "Edit", [this, typing] { return cursor_menu_.can_copy() && !typing(); })(
       "copy", "Copy what is under the mouse", {ImGuiMod_Ctrl | ImGuiKey_C},
       [this] { cursor_menu_.copy(); });
+  Adder(commands_, "Edit", [this, typing] { return workspace_.has_trace() && !typing(); })(
+      "link.copy", "Copy the link to what is under the mouse",
+      {ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_C}, [this] { cursor_menu_.copy_link(); });
 }
 
 // Before the others, whose keys they take while one view is alone.

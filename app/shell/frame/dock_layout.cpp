@@ -53,7 +53,7 @@ unsigned dock_space_of(const Perspective& perspective) {
 
 WindowForm window_form() {
   const ImVec2 size = ImGui::GetMainViewport()->Size;
-  return {size.x < widgets::em(73), size.y < widgets::em(50)};
+  return {size.x < widgets::em(73), size.y < widgets::em(54)};
 }
 
 std::string window_name(const std::string& title, const std::string& view,

@@ -41,6 +41,26 @@ void CursorMenu::copy() {
   if (can_copy()) copy_text(copied_text(*workspace_.pointer.last(), workspace_.place()));
 }
 
+void CursorMenu::copy_link() {
+  const state::Pointed pointed = workspace_.pointer.last().value_or(state::Pointed{});
+  bool copied = false;
+  panels_.as_seen(pointed.view, [&](const state::ViewInfo& view) {
+    if (view.shows_results) return;  // no place of the trace
+    copy_link(pointed, &view);
+    copied = true;
+  });
+  if (!copied) copy_link({}, nullptr);
+}
+
+void CursorMenu::copy_link(const state::Pointed& pointed, const state::ViewInfo* view) {
+  state::Place place = pointed.place ? *pointed.place : workspace_.place();
+  if (pointed.has_keys()) {
+    place.key_begin = pointed.key_begin;
+    place.key_end = pointed.key_end;
+  }
+  copy_text(exporter_.link_command_of(view, &place));
+}
+
 void CursorMenu::copy_text(const std::string& text) {
   ImGui::SetClipboardText(text.c_str());
   messages_.say("Copied: " + first_line(text), false);
@@ -106,14 +126,8 @@ void CursorMenu::keys_ui(const state::Pointed& pointed) {
 // Of what the view shows: it may be locked, or a copy with options of its own.
 void CursorMenu::view_ui(const state::Pointed& pointed, const std::string& folder) {
   panels_.as_seen(pointed.view, [&](const state::ViewInfo& view) {
-    if (ImGui::MenuItem("Copy the link")) {
-      state::Place place = pointed.place ? *pointed.place : workspace_.place();
-      if (pointed.has_keys()) {
-        place.key_begin = pointed.key_begin;
-        place.key_end = pointed.key_end;
-      }
-      copy_text(exporter_.link_command_of(view, &place));
-    }
+    if (ImGui::MenuItem("Copy the link", widgets::key_name("link.copy").c_str()))
+      copy_link(pointed, &view);
     if (view.has(state::Format::Png) && ImGui::MenuItem("Export the picture\u2026"))
       exporter_.ask(view, state::Format::Png, folder);
     if (!ImGui::BeginMenu("This view")) return;

@@ -23,6 +23,9 @@ class CursorMenu {
   // Of what the mouse pointed at in the last frame.
   bool can_copy() const;
   void copy();
+  // The command that opens the window there: at the place and keys, in the view; of the place shown where
+  // the mouse points at nothing.
+  void copy_link();
   // After all views. Opens where the right button was clicked over one; `folder` is where exports begin.
   void draw(const widgets::Palette& palette, const std::string& folder);
 
@@ -30,6 +33,7 @@ class CursorMenu {
   void copy_ui(const state::Pointed& pointed);
   void keys_ui(const state::Pointed& pointed);
   void view_ui(const state::Pointed& pointed, const std::string& folder);
+  void copy_link(const state::Pointed& pointed, const state::ViewInfo* view);
   void copy_text(const std::string& text);
   // Moves the selection there, with its keys where it has any.
   void go_to(const state::Pointed& pointed, bool watch, const std::string& perspective);

@@ -95,10 +95,10 @@ void DroppedFiles::use(const std::vector<DroppedFile>& files) {
         opening_.insert(fs::absolute(path, ignored).string());
         workspace_.traces.open(path);
         break;
-      case Kind::Model: once(model, path, "model", places_.take_model); break;
+      case Kind::Model: once(model, path, "model", takers_.take_model); break;
       case Kind::Prompt:
-      case Kind::Chat: once(prompt, path, "prompt", places_.take_prompt); break;
-      case Kind::Layout: places_.take_layout(path); break;
+      case Kind::Chat: once(prompt, path, "prompt", takers_.take_prompt); break;
+      case Kind::Layout: takers_.take_layout(path); break;
       case Kind::Notes:
         refuse(path, "notes open with the trace that they lie beside; drop that one");
         break;

@@ -22,13 +22,13 @@ DroppedFile dropped_file(const std::string& path);  // reads its first bytes
 
 class DroppedFiles {
  public:
-  struct Places {
+  struct Takers {
     std::function<bool(const std::string& path)> take_model;   // by the form of a new capture
     std::function<bool(const std::string& path)> take_prompt;  // the same
     std::function<void(const std::string& path)> take_layout;  // says what is wrong
   };
-  DroppedFiles(state::Workspace& workspace, Messages& messages, Places places)
-      : workspace_(workspace), messages_(messages), places_(std::move(places)) {}
+  DroppedFiles(state::Workspace& workspace, Messages& messages, Takers takers)
+      : workspace_(workspace), messages_(messages), takers_(std::move(takers)) {}
 
   // The files are looked at in the background.
   void drop(std::vector<std::string> paths);
@@ -43,7 +43,7 @@ class DroppedFiles {
 
   state::Workspace& workspace_;
   Messages& messages_;
-  Places places_;
+  Takers takers_;
   std::set<std::string> opening_;     // traces
   std::vector<std::string> refused_;  // a sentence each
   std::size_t num_dropped_ = 0;

@@ -22,11 +22,11 @@ std::string Exporter::command_of(const state::ViewState& picture) {
   return state::shell_line(state::export_arguments(picture)) + " --png figure.png";
 }
 
-std::string Exporter::link_command_of(const state::ViewInfo& view,
+std::string Exporter::link_command_of(const state::ViewInfo* view,
                                       const state::Place* place) const {
   state::ViewState what = state::state_of(workspace_);
   if (place != nullptr) what.place = state::target_of(*place);
-  what.view = view.id;
+  if (view != nullptr) what.view = view->id;
   // A window that is opened there has no copies of views.
   std::erase_if(what.options,
                 [](const auto& option) { return option.first.find('#') != std::string::npos; });

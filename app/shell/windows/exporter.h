@@ -33,7 +33,7 @@ class Exporter {
   static std::string command_of(const state::ViewState& picture);
   // The command line that opens the trace at what the window shows, or at a place of it, with the view
   // before others.
-  std::string link_command_of(const state::ViewInfo& view,
+  std::string link_command_of(const state::ViewInfo* view,
                               const state::Place* place = nullptr) const;
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);

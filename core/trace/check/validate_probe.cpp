@@ -12,9 +12,8 @@ namespace {
 void check_novelty(const std::vector<float>& novelty, Validation& found) {
   if (novelty.empty()) return;
   if (!(std::isinf(novelty.front()) && novelty.front() > 0)) {
-    found.defects.push_back(
-        fmt::format("the first token has the novelty {} where nothing before it foretells it",
-                    novelty.front()));
+    found.defects.push_back(fmt::format(
+        "the first token has the novelty {} where nothing before it predicts it", novelty.front()));
   }
   const auto negative =
       std::find_if(novelty.begin() + 1, novelty.end(), [](float value) { return value < 0; });

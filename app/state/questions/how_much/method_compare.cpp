@@ -300,6 +300,13 @@ std::string finding_of(const MethodCompareQuestion& question, const Answer& answ
                      place < kWords.size() ? kWords[place] : fmt::format("number {}", place + 1));
 }
 
+std::string words_of(const selection::ParamValues& values) {
+  std::string words;
+  for (const auto& [name, value] : values)
+    words += fmt::format("{}{}={}", words.empty() ? "" : ",", name, value);
+  return words;
+}
+
 MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   MethodCompareQuestion question;
   question.place = workspace.place();

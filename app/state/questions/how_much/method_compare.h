@@ -116,6 +116,8 @@ struct CompareOrder {
   bool falling;
 };
 class Workspace;
+// "budget_tokens=256,budget_scope=all".
+std::string words_of(const selection::ParamValues& values);
 MethodCompareQuestion method_compare_question(const Workspace& workspace);
 CompareOrder compare_order(const Workspace& workspace);
 // Indices of rows; rows without a value come last, then those not measured, then those unavailable.
