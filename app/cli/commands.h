@@ -17,6 +17,7 @@ struct GlobalOptions {
   int threads = 0;  // 0: all cores
   // One for all that a call opens.
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
+  bool limits_memory = false;  // --memory-limit was given
 };
 
 Command calibrate_command(const GlobalOptions& global);

@@ -72,6 +72,7 @@ void begin(ProgramArguments& arguments, const Given& given) {
     throw usage_error("--memory-limit is not a size", "'" + arguments.memory_limit + "' was given",
                       "write a number with a unit, for example 8GB or 512MiB");
   arguments.global.memory = std::make_shared<MemoryAccount>(*bytes);
+  arguments.global.limits_memory = true;
 }
 
 int open_window(const ProgramArguments& arguments) {

@@ -283,9 +283,10 @@ ReplayResult selected(const session::TraceSession& session, const replay::Method
 }
 
 // A method of the user's own is run first: what it saved is then read as any run.
-void run_own(SelectArguments& arguments) {
+void run_own(SelectArguments& arguments, const GlobalOptions& global) {
   const OwnMethod as_by_default;
-  const OwnMethod& own = arguments.own;
+  OwnMethod& own = arguments.own;
+  if (global.limits_memory) own.bytes_of_memory = global.memory->limit();
   const int named = !arguments.method.empty() + !own.python.empty() + !own.plugin.empty();
   if (named != 1)
     throw usage_error(
@@ -307,7 +308,7 @@ void run_own(SelectArguments& arguments) {
 }
 
 void run_select(SelectArguments& arguments, const GlobalOptions& global) {
-  run_own(arguments);
+  run_own(arguments, global);
   auto request = request_of<replay::ReplayRequest>(arguments);
   const replay::MethodName method(arguments.method);
   request.chunk_size = arguments.chunk_size;
@@ -351,7 +352,8 @@ Command select_command(const GlobalOptions& global) {
       "chunk, q, k, v). Its run is saved in the sidecar as custom:NAME");
   command.option(
       "--plugin", &arguments->own.plugin,
-      "LIBRARY.so:FUNCTION, the same in C: a kvloupe_method of kvloupe.h, which gives scores");
+      "LIBRARY.so:FUNCTION, the same in C: a kvloupe_method of kvloupe.h, which gives scores; NAME "
+      "alone is NAME.so:NAME in the folder plugins of the settings");
   command.option("--name", &arguments->own.name,
                  "of your own method: what the run is called (default: the function's name)");
   command

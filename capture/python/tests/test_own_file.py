@@ -36,6 +36,9 @@ METHODS = """
     def greedy(layer, chunk, q, k, v):
         return np.ones(100 * 2**30, np.uint8)
 
+    def large(layer, chunk, q, k, v):
+        return np.zeros(4 * 2**30, np.uint8)
+
     def leaves(layer, chunk, q, k, v):
         os._exit(7)
 
@@ -108,6 +111,9 @@ class OwnFile(unittest.TestCase):
             self.assertEqual(code, 1, said)
             self.assertRegex(said, why)
             self.assertRegex(said, "^error: [^;]+; .+; [^;]+$")
+        code, said = refusal("select", path, "--python", f"{self.methods}:large", "--memory-limit", "3GiB")
+        self.assertEqual(code, 1, said)
+        self.assertIn("MemoryError", said)
         self.assertFalse(os.path.exists(f"{path}.runs.h5"))
 
     def test_what_it_started_ends_with_it(self):

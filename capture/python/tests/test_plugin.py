@@ -69,6 +69,18 @@ class Plugin(unittest.TestCase):
             self.assertEqual(len(selected_by_program(path, "custom:last_query", trace, 1)), len(trace.chunks) * (2 if rows == "kv_head" else 4))
             trace.close()
 
+    def test_a_name_alone_is_in_the_folder_of_plugins(self):
+        path, settings = copy_of("qwen3", "plugin-named"), scratch("plugin-settings")
+        folder = settings / "plugins"
+        shutil.rmtree(settings, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.refused(path, "last_query", f"{folder} has none", "--budget", "5", "--config-dir", settings)
+        shutil.copy(built("last_query", example()), folder / "last_query.so")
+        program("select", path, "--plugin", "last_query", "--budget", "5", "--config-dir", settings)
+        with kvloupe.open(path) as trace:
+            self.assertEqual([run.method for run in trace.runs][-1], "custom:last_query")
+        self.refused(path, "first_query", f"{folder} has last_query", "--budget", "5", "--config-dir", settings)
+
     def test_an_explanation_has_the_scores(self):
         library, path = built("last_query", example()), copy_of("qwen3", "plugin-explained")
         program("select", path, "--plugin", f"{library}:last_query", "--budget", "5", "--name", "mine")
