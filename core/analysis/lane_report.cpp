@@ -24,8 +24,11 @@ using selection::MethodSpec;
 // At most this many points on a curve.
 constexpr int kCurvePoints = 64;
 
-MethodSpec resolved(const std::string& text, const session::TraceSession& session) {
-  return MethodSpec::parse(text).resolved(session.shape());
+MethodSpec with_lanes(const char* method, double dim_ratio, const std::string& basis,
+                      const session::TraceSession& session) {
+  return MethodSpec::parse(method)
+      .with({{"dim_ratio", format_shortest(dim_ratio)}, {"basis", basis}})
+      .resolved(session.shape());
 }
 
 // The method whose lanes are those of `spec` in one cell without state: aqua_h2o also evicts keys,
@@ -33,17 +36,7 @@ MethodSpec resolved(const std::string& text, const session::TraceSession& sessio
 MethodSpec stateless(const MethodSpec& spec, const session::TraceSession& session) {
   const selection::Traits& traits = spec.traits();
   if (!traits.evicts()) return spec;
-  return resolved(fmt::format("aqua:dim_ratio={},basis={}", format_shortest(traits.lanes->kept),
-                              traits.basis->where),
-                  session);
-}
-
-// The same with basis=self.
-MethodSpec on_own_basis(const MethodSpec& spec, const session::TraceSession& session) {
-  std::string text = spec.canonical();
-  const std::string now = "basis=" + spec.traits().basis->where;
-  text.replace(text.find(now), now.size(), "basis=self");
-  return resolved(text, session);
+  return with_lanes("aqua", traits.lanes->kept, traits.basis->where, session);
 }
 
 selection::CellSelection pruned_by(const MethodSpec& spec, const session::TraceSession& session,
@@ -101,7 +94,8 @@ BasisLoss loss_against(bool matched, const MethodSpec& spec, const session::Trac
   const selection::BasisTrait& own = *spec.traits().basis;
   const std::string wanted = matched ? "self" : own.is_self() ? "auto" : own.where;
   try {
-    const MethodSpec like = resolved(fmt::format("aqua:basis={}", wanted), session);
+    const MethodSpec like =
+        MethodSpec::parse("aqua").with({{"basis", wanted}}).resolved(session.shape());
     const selection::BasisPtr basis = replay::basis_for(session, like, {report.layer}, context);
     result.note = replay::basis_note(session, basis);
     result.curves = curves_in(*basis, cell, report, context);
@@ -160,7 +154,7 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Input || spec.traits().basis->is_self()) throw;
     report.basis_missing = error.what();
-    spec = on_own_basis(spec, session);
+    spec = spec.with({{"basis", "self"}}).resolved(session.shape());
     basis = replay::basis_for(session, spec, {layer}, context);
   }
   report.method = spec.canonical();
@@ -177,11 +171,9 @@ LaneReport lane_report(const session::TraceSession& session, const MethodSpec& w
   report.effective_ratio = lanes.effective_ratio();
   report.stored_lanes = static_cast<int>(selection::lanes_stored(lanes.sliced, report.head_dim));
 
-  const MethodSpec twin = resolved(
-      fmt::format("{}:dim_ratio={},basis={}", lanes.leading ? "aqua" : "static_slicing",
-                  format_shortest(static_cast<double>(report.kept_lanes) / report.head_dim),
-                  spec.traits().basis->where),
-      session);
+  const MethodSpec twin = with_lanes(lanes.leading ? "aqua" : "static_slicing",
+                                     static_cast<double>(report.kept_lanes) / report.head_dim,
+                                     spec.traits().basis->where, session);
   report.twin = twin.canonical();
   replay::CellTruth truth(cell, {});
   const auto score_errors = [&](const selection::CellSelection& selection) {

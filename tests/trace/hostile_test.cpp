@@ -6,6 +6,7 @@
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -75,6 +76,12 @@ TEST_F(HostileTest, FilesThatAreNoTraces) {
   refused(folder_ / "text.h5");
   std::ofstream(folder_ / "empty.h5").close();
   refused(folder_ / "empty.h5");
+  try {
+    TraceReader("https://example.org/a.h5");
+    ADD_FAILURE() << "read over the network";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("kvloupe slice"));
+  }
 }
 
 TEST_F(HostileTest, RootAttributes) {
