@@ -219,6 +219,7 @@ void Explorer::draw_all() {
   if (closing_.asking()) ask_to_quit();
   // The question stands alone: of two dialogs each would close the other.
   if (!closing_.asking()) {
+    files_.prefers_desktop = settings_.desktop_dialogs;
     files_.draw(gui_.palette());
     figure_sheet_.draw(gui_.palette(), settings_.last_folder);
     exporter_.draw(gui_.palette());

@@ -10,8 +10,6 @@
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>

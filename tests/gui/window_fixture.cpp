@@ -30,6 +30,7 @@ void WindowTest::SetUpTestSuite() {
 void WindowTest::start(shell::AppWindow::Options options) {
   paths::set_config_dir(std::filesystem::current_path() / "config");
   options.vsync = false;
+  options.settings.desktop_dialogs = false;  // this machine may have one
   app = std::make_unique<shell::AppWindow>(std::move(options));
   engine = ImGuiTestEngine_CreateContext();
   ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);

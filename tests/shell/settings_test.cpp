@@ -52,7 +52,7 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   settings.closed_panels = {"latency"};
   settings.opened_panels = {"Memory"};
   settings.keys = {{"open", "Ctrl+Shift+P"}, {"play", ""}};
-  settings.text_line = false;
+  settings.text_line = settings.desktop_dialogs = false;
   shell::save_settings(shell::text_of(settings));
   const shell::Settings read = shell::load_settings();
   EXPECT_EQ(read.theme, widgets::ThemeChoice::Light);
@@ -64,6 +64,7 @@ TEST_F(Settings, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.opened_panels, settings.opened_panels);
   EXPECT_EQ(read.keys, settings.keys);
   EXPECT_FALSE(read.text_line);
+  EXPECT_FALSE(read.desktop_dialogs);
   EXPECT_EQ(read.problem, "");
 }
 

@@ -104,8 +104,12 @@ Settings load_settings() {
   panels("closed_panels", settings.closed_panels);
   panels("opened_panels", settings.opened_panels);
   read_keys(json, settings);
-  if (const auto line = json.find("text_line"); line != json.end() && line->is_boolean())
-    settings.text_line = line->get<bool>();
+  const auto flag = [&](const char* name, bool& value) {
+    const auto found = json.find(name);
+    if (found != json.end() && found->is_boolean()) value = found->get<bool>();
+  };
+  flag("text_line", settings.text_line);
+  flag("desktop_dialogs", settings.desktop_dialogs);
   return settings;
 }
 
@@ -133,7 +137,8 @@ std::string text_of(const Settings& settings) {
                           {"closed_panels", settings.closed_panels},
                           {"opened_panels", settings.opened_panels},
                           {"keys", settings.keys},
-                          {"text_line", settings.text_line}};
+                          {"text_line", settings.text_line},
+                          {"desktop_dialogs", settings.desktop_dialogs}};
   return json.dump(2) + "\n";
 }
 

@@ -21,6 +21,7 @@ struct Settings {
   bool restore_places = true;                    // a trace opens where it was left
   std::map<std::string, std::string> keys = {};  // of commands, by id (key_choices.h)
   bool text_line = true;                         // above the status bar
+  bool desktop_dialogs = true;                   // of files, where the desktop has them
   std::string problem =
       {};  // what of the file was damaged, so that the defaults are used; never saved
 };

@@ -20,6 +20,11 @@ bool is_trace_name(const std::string& name) {
   return ends(".h5") || ends(".hdf5") || ends(".h5.part");
 }
 
+std::vector<std::string> filters_of(FileDialog::Purpose purpose) {
+  if (purpose != FileDialog::Purpose::OpenTrace) return {"All files", "*"};
+  return {"Traces", "*.h5 *.hdf5 *.h5.part", "All files", "*"};
+}
+
 }  // namespace
 
 void FileDialog::open(Purpose purpose, const std::string& title, const std::filesystem::path& start,
@@ -27,6 +32,25 @@ void FileDialog::open(Purpose purpose, const std::string& title, const std::file
   purpose_ = purpose;
   title_ = title;
   chosen_ = std::move(chosen);
+  open_ = false;
+  desktop_.reset();
+  if (prefers_desktop && DesktopDialog::is_there())
+    desktop_ = std::make_unique<DesktopDialog>(purpose == Purpose::SaveFile, title, start,
+                                               filters_of(purpose));
+  else
+    open_here(start);
+}
+
+void FileDialog::take_from_desktop() {
+  const std::optional<std::string> path = desktop_->poll();
+  if (!path) return;
+  desktop_.reset();
+  const auto chosen = std::exchange(chosen_, nullptr);
+  if (!path->empty()) chosen(*path);
+}
+
+void FileDialog::open_here(const std::filesystem::path& start) {
+  const Purpose purpose = purpose_;
   name_ = purpose == Purpose::SaveFile ? start.filename().string() : "";
   problem_.clear();
   std::error_code ignored;
@@ -80,6 +104,7 @@ void FileDialog::confirm() {
 }
 
 void FileDialog::draw(const widgets::Palette& palette) {
+  if (desktop_) take_from_desktop();
   if (!open_) return;
   const std::string id = title_ + "###file dialog";
   if (!ImGui::IsPopupOpen(id.c_str())) ImGui::OpenPopup(id.c_str());

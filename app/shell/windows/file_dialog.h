@@ -1,10 +1,13 @@
-// A file dialog inside the window: it works without any desktop service and can be driven by tests.
+// Asks for a file: by the desktop's own dialog where there is one, else by one inside the window, which works
+// without any desktop service.
 #pragma once
 
+#include "app/shell/windows/desktop_dialog.h"
 #include "app/widgets/palette.h"
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +20,9 @@ class FileDialog {
   void open(Purpose purpose, const std::string& title, const std::filesystem::path& start,
             std::function<void(const std::string&)> chosen);
   void draw(const widgets::Palette& palette);
-  bool is_open() const { return open_; }
+  bool is_open() const { return open_ || desktop_; }
+  // The desktop's dialog is used where it has one.
+  bool prefers_desktop = true;
 
  private:
   struct Entry {
@@ -25,10 +30,13 @@ class FileDialog {
     bool folder = false;
     std::uintmax_t bytes = 0;
   };
+  void open_here(const std::filesystem::path& start);
+  void take_from_desktop();
   void enter(const std::filesystem::path& folder);
   void list_ui(const widgets::Palette& palette);
   void confirm();
 
+  std::unique_ptr<DesktopDialog> desktop_;
   bool open_ = false;
   bool appearing_ = false;
   Purpose purpose_ = Purpose::OpenTrace;
