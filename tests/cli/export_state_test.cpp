@@ -142,7 +142,9 @@ TEST(ExportState, AnotherTraceSurvives) {
 // After those above: a field that is new to the table has to be sent there.
 TEST(ExportState, NoFieldOfTheTableWasForgotten) {
   for (const state::ViewField& field : state::view_fields())
-    if (field.in(state::kCommand)) EXPECT_EQ(sent.count(field.name), 1U) << field.name;
+    if (field.in(state::kCommand)) {
+      EXPECT_EQ(sent.count(field.name), 1U) << field.name;
+    }
 }
 
 // Texts that users have copied before.
