@@ -17,7 +17,7 @@ def open_trace(path):
 
 
 # Attributes of /model that a trace may lack.
-OPTIONAL = ("adapter", "v_head_dim")
+OPTIONAL = ("adapter", "v_head_dim", "kv_heads")
 
 
 class Trace:
