@@ -19,7 +19,7 @@ from .test_command import run
 from .test_estimate import stored
 
 EVERYTHING = ("qkv", "lse", "mass", "probe", "loss")
-# Rank over all heads together, or draw for all of them.
+# Rank over all heads together, or draw by the number of a head.
 OVER_ALL_HEADS = {"tova", "less_is_more", "random"}
 
 
