@@ -27,12 +27,14 @@ __all__ = ["KvloupeError", "Selector", "Trace", "compare", "estimate", "explain"
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,
-           batch_index=0, force=False, hash=True):
+           batch_index=0, force=False, hash=True, heads=None):
     """A context manager that records every model(...) and model.generate(...) of one sequence inside it to a trace.
 
     tokenizer    gives the tokens their text
     chunk_size   prefill is cut at its multiples; each later forward of one token is a chunk of its own
     layers       numbers of the layers to record; all by default
+    heads        numbers of the KV heads to record, each with its query heads; all by default. The trace is that of a model which has
+                 these heads alone, and names no hash
     dtype        "float16" or "float32": how q, k and v are stored
     store        what is stored: "qkv", "lse" (row log-sum-exp), "mass" (the attention that each key receives from each prefill
                  chunk), "loss" (-log P of each token) and "probe" (after each prefill chunk the model reads a short text; its
@@ -53,7 +55,7 @@ def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="f
         raise KvloupeError("recording is not possible here", f"{error.name} is not installed",
                            "pip install torch transformers") from None
     return Recorder(model, path, tokenizer=tokenizer, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, spans=spans,
-                    batch_index=batch_index, force=force, hash=hash)
+                    batch_index=batch_index, force=force, hash=hash, heads=heads)
 
 
 def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=None, budget=None):
@@ -75,14 +77,14 @@ def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=N
     return SparseRun(model, method, chunk_size=chunk_size, record=record, tokenizer=tokenizer, rows=rows, budget=budget)
 
 
-def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None):
+def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None, heads=None):
     """Bytes that `record` would store of so many tokens of a prompt and new ones, by part ("qkv", "lse", "mass") and in all
     ("bytes"). The options are those of `record`; loss and probe are small and not counted. Nothing is run."""
     try:
         from .size_estimate import estimate as of_model
     except ImportError as error:
         raise KvloupeError("a recording cannot be estimated here", f"{error.name} is not installed", "pip install torch transformers") from None
-    return of_model(model, tokens, new_tokens=new_tokens, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store)
+    return of_model(model, tokens, new_tokens=new_tokens, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, heads=heads)
 
 
 def methods_from(path):

@@ -40,6 +40,7 @@ def parser():
     record.add_argument("--attention", metavar="NAME", help="attn_implementation of transformers")
     record.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
     record.add_argument("--layers", type=arguments.layers, metavar="LIST", help="layers to record: 3, 0-3, 3,7 or all (default)")
+    record.add_argument("--heads", type=arguments.heads, metavar="LIST", help="KV heads to record, with their query heads: 3, 0-3, 3,7 or all (default)")
     record.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="type of the stored q, k and v")
     record.add_argument("--store", type=arguments.store, metavar="LIST",
                         help="list of qkv, lse, mass, probe, loss (default qkv,lse, and mass where it is small)")

@@ -80,21 +80,28 @@ def check_import(options):
                                                       "docs/import.md shows both")
 
 
-def _is_layer(text):
-    return text.isascii() and text.isdecimal() and int(text) < MOST["num_layers"]
-
-
 def layers(text):
+    return _numbers("--layers", "layers", text, MOST["num_layers"])
+
+
+def heads(text):
+    return _numbers("--heads", "KV heads", text, MOST["num_kv_heads"])
+
+
+def _numbers(option, nouns, text, most):
     """Ascending numbers; None for all."""
+    def is_one(word):
+        return word.isascii() and word.isdecimal() and len(word) < 10 and int(word) < most
+
     if text == "all":
         return None
     found = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
-        if not (_is_layer(first) and _is_layer(last) and int(first) <= int(last)):
-            raise wrong(f"--layers cannot take '{text}'", "it takes numbers of layers and ranges of them",
-                         "write it as in --layers 3, 0-3, 3,7 or all")
+        if not (is_one(first) and is_one(last) and int(first) <= int(last)):
+            raise wrong(f"{option} cannot take '{text}'", f"it takes numbers of {nouns} and ranges of them",
+                         f"write it as in {option} 3, 0-3, 3,7 or all")
         found.update(range(int(first), int(last) + 1))
     return sorted(found)
 

@@ -1,4 +1,4 @@
-"""Arrays of numpy, torch or anything with DLPack, as libkvloupe.so reads them: where they lie, without a copy."""
+"""Arrays of numpy, torch or anything with DLPack, as libkvloupe.so reads them: where they lie, without a copy, unless that is on a GPU."""
 import ctypes
 
 import numpy as np
@@ -46,10 +46,8 @@ def _of_numpy(given, name):
 def _of_dlpack(given, name):
     if not hasattr(given, "__dlpack__"):
         raise _refused(name, f"it is of type {type(given).__name__}", "give an array of numpy or torch, or anything with __dlpack__")
-    if hasattr(given, "detach"):
-        given = given.detach()  # gradients are no matter here
     try:
-        capsule = given.__dlpack__()
+        capsule = _capsule_of(given)
         address = _pointer_of(capsule, b"dltensor")
     except Exception as error:
         raise _refused(name, f"DLPack does not give it: {one_line(error)}", "pass a copy in the memory of the CPU") from None
@@ -64,6 +62,20 @@ def _of_dlpack(given, name):
     shape = [tensor.shape[i] for i in range(3)]
     strides = [tensor.strides[i] for i in range(3)] if tensor.strides else [shape[1] * shape[2], shape[2], 1]
     return _array((tensor.data or 0) + tensor.byte_offset, shape, strides, kind), capsule
+
+
+def _capsule_of(given):
+    """What lies elsewhere, as on a GPU, is copied to the memory of the CPU."""
+    if hasattr(given, "detach"):
+        given = given.detach()  # gradients are no matter here
+        return (given if given.device.type == "cpu" else given.cpu()).__dlpack__()
+    device = given.__dlpack_device__()[0] if hasattr(given, "__dlpack_device__") else None
+    if device is None or device in _HOST:
+        return given.__dlpack__()
+    try:
+        return given.__dlpack__(dl_device=(1, 0), copy=True)
+    except TypeError:
+        return given.__dlpack__()  # It is of before DLPack 1.0: said below.
 
 
 def _array(address, shape, strides, kind):

@@ -77,6 +77,7 @@ def load_model(file, warnings):
         scale = model["head_dim"] ** -0.5
     model["softmax_scale"] = scale
     model["rope_theta"] = tolerate(warnings, lambda: float_attribute(group, "rope_theta")) or 0.0
+    model["kv_heads"] = tolerate(warnings, lambda: _kv_heads(group, model["num_kv_heads"]), []) or []
     plain = ["full"] * model["num_layers"]
     model["layer_types"] = tolerate(warnings, lambda: _layer_types(group, model["num_layers"]), plain) or plain
     return model
@@ -90,6 +91,18 @@ def _layer_types(group, num_layers):
     if len(types) != num_layers or not set(types) <= set(LAYER_TYPES):
         raise Defect("layer_types of /model does not name a type for each layer")
     return types
+
+
+def _kv_heads(group, num_kv_heads):
+    """Their numbers in the model that was recorded, where only some were."""
+    numbers = attribute(group, "kv_heads")
+    if numbers is None:
+        return None
+    numbers = np.atleast_1d(numbers)
+    if numbers.dtype.kind not in "iu" or numbers.shape != (num_kv_heads,) or numbers[0] < 0 or (np.diff(numbers.astype(np.int64)) <= 0).any() \
+            or numbers[-1] >= MOST["num_kv_heads"]:
+        raise Defect("kv_heads of /model does not name the KV heads in ascending order")
+    return numbers.tolist()
 
 
 def load_chunks(file):

@@ -5,6 +5,7 @@ import numpy as np
 import torch
 
 from . import guards
+from .head_choice import HeadChoice
 from .layout import PREFILL
 from .past_rows import PastRows
 from .softmax import sum_rows
@@ -20,7 +21,10 @@ class LayerRecorder:
     def __init__(self, layer, writer, first_call):
         self.layer = layer
         self._writer = writer
+        self._choice = HeadChoice(writer.header.model.kv_heads, first_call.query.shape[1] // first_call.key.shape[1])
         self._form = guards.softmax_of(first_call, writer.header.model.softmax_scale)
+        if self._form.sinks is not None:
+            self._form = dataclasses.replace(self._form, sinks=self._choice.of_q(self._form.sinks))
         self._mass_end = 0  # where the next chunk begins in key_mass
         self._open_mass = None  # [kv heads, keys] of the prefill chunk that is open
         self._waiting = []  # (begin, rows) of accepted forwards
@@ -37,11 +41,11 @@ class LayerRecorder:
         begin, end = pieces[0].begin, pieces[-1].end
         kind = STORED[header.dtype]
         first_key = max(0, layout.first_key - layout.pads)
-        keys, values = (rows_up_to(rows[batch_index], layout) for rows in (call.key, call.value))
+        keys, values = (rows_up_to(self._choice.of_kv(rows[batch_index]), layout) for rows in (call.key, call.value))
         held = [past.look(rows, begin, first_key) for past, rows in ((self._past_keys, keys), (self._past_values, values))]
         guards.check_past(self.layer, [is_same for _, is_same in held])
         heard = Heard(begin, self._open_mass, self._mass_end, [seen for seen, _ in held])
-        q = widened(call.query[batch_index, :, layout.skipped_rows :].to(kind), head_dim)
+        q = widened(self._choice.of_q(call.query[batch_index])[:, layout.skipped_rows :].to(kind), head_dim)
         k = widened(keys.to(kind), head_dim)
         if "qkv" in store:
             v = widened(values[:, begin - first_key :].to(kind), head_dim)
@@ -91,9 +95,9 @@ class LayerRecorder:
         self._open_mass = None
 
     def write_probe(self, chunk, queries):
-        """queries [q heads, probe tokens, D] after a prefill chunk."""
+        """queries [q heads of the model, probe tokens, D] after a prefill chunk."""
         header = self._writer.header
-        rows = widened(queries.to(STORED[header.dtype]), header.model.head_dim)
+        rows = widened(self._choice.of_q(queries).to(STORED[header.dtype]), header.model.head_dim)
         self._writer.write_probe(self.layer, chunk, rows.cpu().numpy())
 
     def write(self):

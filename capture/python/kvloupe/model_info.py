@@ -6,6 +6,7 @@ import sys
 
 from .calls import decoder_of
 from .errors import KvloupeError
+from .header import MOST
 from .trace_model import ModelInfo
 
 _UNSUITED = "record a language model of a decoder alone, whose attention runs through transformers' attention interface"
@@ -33,6 +34,13 @@ class LayerShape:
 def text_config(model):
     config = model.config
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+
+
+def num_kv_heads_of(model):
+    """As the configuration has it. What a layer is given decides: this is to refuse early."""
+    config = text_config(model)
+    named = [getattr(config, name, None) for name in ("num_key_value_heads", "num_attention_heads")]
+    return next((count for count in named if isinstance(count, int)), MOST["num_kv_heads"])
 
 
 def attention_modules(model):

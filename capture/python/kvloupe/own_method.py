@@ -9,6 +9,7 @@ from .runs import DENSE_FALLBACK
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 AXES = ("kv_head", "q_head")
+ARRAYS = ("numpy", "torch")
 
 
 def check_name(name):
@@ -49,10 +50,21 @@ class Cells:
         return arrays
 
 
-def select_layers(trace, select, axis, budget, layers):
-    """{layer: Cells} of a function `select(layer, chunk, q, k, v)`."""
+def select_layers(trace, select, axis, budget, layers, arrays="numpy"):
+    """{layer: Cells} of a function `select(layer, chunk, q, k, v)`, which gets these arrays."""
     check_function(select, axis, budget)
-    return {layer: _select_layer(trace, select, num_rows(trace, axis), budget, layer) for layer in layers_of(trace, layers)}
+    given = _Tensors if arrays == "torch" else _Arrays
+    return {layer: _select_layer(trace, select, num_rows(trace, axis), budget, layer, given) for layer in layers_of(trace, layers)}
+
+
+def check_arrays(arrays):
+    if arrays not in ARRAYS:
+        raise KvloupeError(f"arrays={arrays!r} is unknown", "a function gets arrays of numpy or tensors of torch", f"give one of {ARRAYS}")
+    if arrays == "torch":
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            raise KvloupeError('arrays="torch" cannot be used', "torch is not installed", "pip install torch, or take arrays of numpy") from None
 
 
 def check_function(select, axis, budget):
@@ -91,16 +103,43 @@ def _whole_numbers(layers):
         raise KvloupeError(f"layers={layers!r} names no layers", "they are numbers", "write layers=21 or layers=[20, 21]") from None
 
 
-def _select_layer(trace, select, rows, budget, layer):
+class _Arrays:
+    """Queries, keys and values of a layer as a function gets them. It must not change them: the next chunk sees them, too."""
+
+    def __init__(self, arrays):
+        self._arrays = arrays
+        for values in arrays:
+            values.flags.writeable = False
+
+    def of(self, chunk):
+        return [rows[:, begin:end] for rows, (begin, end) in zip(self._arrays, ((chunk.begin, chunk.end), (0, chunk.begin), (0, chunk.begin)))]
+
+    def check_unchanged(self, where):
+        pass
+
+
+class _Tensors(_Arrays):
+    def __init__(self, arrays):
+        import torch
+        with torch.inference_mode(False):  # whose tensors do not count
+            self._arrays = [torch.from_numpy(values) for values in arrays]
+
+    def check_unchanged(self, where):
+        # Tensors cannot be made read-only. They count what is written to them and to what shares their memory.
+        if any(tensor._version for tensor in self._arrays):
+            raise KvloupeError(f"the method changed its arrays in {where}", "they are what the next chunk sees, too", "change a copy, such as k.clone()")
+
+
+def _select_layer(trace, select, rows, budget, layer, form):
     stored, cells = trace.layer(layer), Cells()
     q, k, v = (np.asarray(stored.array(name)[:, :, :], dtype=np.float32) for name in "qkv")
     for name, values in zip("qkv", (q, k, v)):
         if not np.isfinite(values).all():
             raise KvloupeError(f"{name} of layer {layer} holds values that are not finite", "nothing can be ranked by them", "record it again, or leave the layer out")
-        values.flags.writeable = False  # a method that changed them would change what the next chunk sees
+    arrays = form([q, k, v])
     for index, chunk in enumerate(trace.chunks):
-        given = q[:, chunk.begin : chunk.end], k[:, : chunk.begin], v[:, : chunk.begin]
-        chosen = choose(select, layer, index, given, rows, stored.first_visible(chunk.begin), budget)
+        chosen = choose(select, layer, index, arrays.of(chunk), rows, stored.first_visible(chunk.begin), budget)
+        arrays.check_unchanged(f"layer {layer}, chunk {index}")
         for kept, scores in chosen or [(None, None)] * rows:
             cells.add(kept, dense=chosen is None, scores=scores)
     return cells
@@ -150,7 +189,7 @@ def kept_keys(given, where, rows, first, past, budget):
 
 def _kept_of_row(row, where, first, past, budget):
     try:
-        values = np.asarray(row.detach().cpu() if hasattr(row, "detach") else list(row) if isinstance(row, range) else row)
+        values = np.asarray(_on_host(row) if hasattr(row, "detach") else list(row) if isinstance(row, range) else row)
     except Exception as error:
         raise KvloupeError(f"what came back for {where} is no array", one_line(error), "return positions, a mask or scores for each row") from None
     if values.ndim != 1:
@@ -170,6 +209,11 @@ def _kept_of_row(row, where, first, past, budget):
         raise KvloupeError(f"position {outside[0]} of {where} is none of its candidates", f"they are {first} to {past - 1}: what the queries see before the chunk",
                            "leave it out; the chunk's own keys are always visible")
     return kept.astype(np.int32), None
+
+
+def _on_host(row):
+    row = row.detach().cpu()
+    return row.float() if str(row.dtype) == "torch.bfloat16" else row  # which numpy does not have
 
 
 def _of_length(values, where, past):

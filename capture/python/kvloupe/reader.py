@@ -1,5 +1,6 @@
 """kvloupe.open: a trace and the runs beside it, read as the program reads them."""
 import os
+import re
 
 import h5py
 
@@ -16,8 +17,10 @@ def open_trace(path):
     return Trace(path)
 
 
+# A path of pathlib has one slash of two left. One letter is a drive.
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Attributes of /model that a trace may lack.
-OPTIONAL = ("adapter", "v_head_dim")
+OPTIONAL = ("adapter", "v_head_dim", "kv_heads")
 
 
 class Trace:
@@ -43,6 +46,9 @@ class Trace:
 
     def _open(self, path):
         if not os.path.isfile(path):
+            if ADDRESS.match(path):
+                raise KvloupeError(f"cannot open {path}", "traces are read from the disk, and this is an address",
+                                   "copy it here; of a large one copy a part, which kvloupe slice T.h5 --layers 0-3 -o S.h5 makes where it lies")
             raise KvloupeError(f"cannot open {path}", "there is no such file", "check the path")
         try:
             file = h5py.File(path, "r", locking=False)
@@ -98,7 +104,7 @@ class Trace:
         except (Defect, KvloupeError, *BROKEN) as problem:
             self.warnings.append(f"{path} is left out: {problem}")
 
-    def add_run(self, name, select=None, *, positions=None, rows=None, budget=None, layers=None, note="", scores=True):
+    def add_run(self, name, select=None, *, positions=None, rows=None, budget=None, layers=None, note="", scores=True, arrays="numpy"):
         """Saves what a method of your own keeps beside the trace, where the program reads it as the run custom:<name>. A run of
         that name is replaced. Returns the run.
 
@@ -114,15 +120,17 @@ class Trace:
         layers     the layers to select in; all by default
         note       a text that is stored with the run
         scores     False: what a function returns as scores is not stored, only what is kept by them (4 bytes a score)
+        arrays     "torch": a function gets tensors of torch on the CPU in place of arrays of numpy. It may return either
 
         The chunk's own keys are always visible and no part of a selection. Raises KvloupeError for what is no selection."""
         own_method.check_name(name)
         sidecar.check(self)
         if (select is None) == (positions is None):
             raise KvloupeError("a run needs a function or positions", "one of them, not both", "pass select or positions=")
+        own_method.check_arrays(arrays)
         if select is not None:
             rows = rows or "kv_head"
-            selected = own_method.select_layers(self, select, rows, budget, layers)
+            selected = own_method.select_layers(self, select, rows, budget, layers, arrays)
         else:
             rows, selected = own_arrays.layers_from_arrays(self, positions, rows, layers)
         if not scores:

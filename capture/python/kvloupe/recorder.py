@@ -10,10 +10,11 @@ from .calls import cache_of, held_model, positions_of
 from .chunks import ChunkTable
 from .errors import KvloupeError
 from .forwards import Forward, ForwardListener, listeners, shape_of
+from .head_choice import check_one_process, chosen_heads, numbers_of_heads, shape_of_heads
 from .layer_record import LayerRecorder
 from .layout import PREFILL
 from .losses import Losses
-from .model_info import attention_modules, describe_model, require_layers
+from .model_info import attention_modules, describe_model, num_kv_heads_of, require_layers
 from .part_file import PartFile
 from .probe import Prober, probe_text
 from .ranks import heads_of_rank, rank_of_process, rank_path
@@ -32,7 +33,8 @@ LONGEST_WAIT_SECONDS = 5.0
 class Recorder:
     """What kvloupe.record returns; its options are described there."""
 
-    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash, run=None):
+    def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash, heads=None,
+                 run=None):
         """run: the SparseRun whose model is recorded."""
         guards.check_options(chunk_size, dtype, store, batch_index)
         self._listener = ForwardListener(model, self._before_forward, self._after_forward, lambda: self._is_deaf)
@@ -48,6 +50,11 @@ class Recorder:
         self._rank = rank_of_process()
         self._modules = attention_modules(self._model)
         self._layers = require_layers(self._model, self._modules, layers, is_part=bool(self._rank))
+        self._heads = numbers_of_heads(heads)
+        check_one_process(self._heads, self._rank)
+        # A basis of all heads would be found by the hash, and would not fit some.
+        if chosen_heads(self._heads, num_kv_heads_of(self._model)):
+            self._wants_hash = False
         self._prober = None
         if "probe" in self._store:
             self._store |= {"loss"}  # What selects by a probe needs both.
@@ -122,7 +129,7 @@ class Recorder:
             self._close_open_chunk()
             self._write_pending()
             self._writer.close(complete=kind is None and self._forward is None, generated=self._ids + self._unfed,
-                               file_hash=self._hash)
+                               file_hash="" if self._writer.header.model.kv_heads else self._hash)
         except KvloupeError:
             self._writer.abandon()
             raise
@@ -221,8 +228,10 @@ class Recorder:
         self._store -= {"mass"}
 
     def _begin(self, call):
-        model = describe_model(self._model, self._modules, shape_of(call), self._rank)
-        model.adapter = self._adapter
+        shape = shape_of(call)
+        kv_heads = chosen_heads(self._heads, shape.num_kv_heads)
+        model = describe_model(self._model, self._modules, shape_of_heads(shape, kv_heads), self._rank)
+        model.adapter, model.kv_heads = self._adapter, kv_heads
         heads = heads_of_rank(self._model, model, call, self._rank)
         num_new = len(self._forward.ids)
         if not self._mass_is_due(model, num_new):

@@ -71,7 +71,7 @@ class Selector:
         probe_q, novelty    of infinipot: queries of its probe text [q_heads, n, head_dim], -log P of each token [past + m]
 
         float32, float16 or bfloat16, of numpy, torch or anything with DLPack. Float32 keys and values are read where they lie; other
-        types, and arrays whose rows are apart, are widened into a copy for the call.
+        types, and arrays whose rows are apart, are widened into a copy for the call. What lies on a GPU is copied from there.
         """
         if phase not in PHASES:
             raise KvloupeError(f"{phase!r} is no phase", "a chunk is of the prompt or decoded", 'give "prefill" or "decode"')

@@ -22,3 +22,4 @@ class ModelInfo:
     compute: str = ""  # fp32, bf16 or fp16; empty where the weights are of another type
     v_head_dim: int = 0  # channels of v that are not padding; 0 where all are
     adapter: str = ""
+    kv_heads: typing.Tuple[int, ...] = ()  # their numbers in the model, where only some were recorded

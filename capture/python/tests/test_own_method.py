@@ -3,9 +3,11 @@ import os
 import pathlib
 import shutil
 import unittest
+from unittest import mock
 
 import h5py
 import numpy as np
+import torch
 
 import kvloupe
 
@@ -91,6 +93,45 @@ class OwnMethod(unittest.TestCase):
                 ours, own = (selected_by_program(path, method, trace, layer) for method in ("uniform_queries:budget_tokens=6,num_queries=4", "custom:uniform"))
                 self.assertGreater(sum(kept is not None for kept in ours.values()), 4)
                 self.assertEqual(ours, own, layer)
+
+    def test_tensors_of_torch_in_place_of_arrays(self):
+        path, seen = copy_of("llama", "torch"), []
+
+        def scores(layer, chunk, q, k, v):
+            seen.append({type(given) for given in (q, k, v)} | {given.dtype for given in (q, k, v)})
+            q, k = (torch.tensor(given) if isinstance(given, np.ndarray) else given for given in (q, k))
+            return torch.einsum("gnd,gpd->gp", q.unflatten(0, (len(k), -1)).mean(1), k)
+
+        with kvloupe.open(path) as trace:
+            kept = []
+            for name, arrays in (("of-numpy", "numpy"), ("of-torch", "torch")):
+                run = trace.add_run(name, scores, budget=5, arrays=arrays)
+                kept.append([run.selected(layer, chunk, row).tolist() for layer in trace.layers for chunk in range(len(trace.chunks)) for row in range(run.num_rows)])
+            self.assertEqual(*kept)
+            self.assertEqual(seen[-1], {torch.Tensor, torch.float32})
+            self.assertEqual(seen[0], {np.ndarray, np.dtype(np.float32)})
+            with torch.inference_mode():
+                trace.add_run("inference", lambda layer, chunk, q, k, v: scores(layer, chunk, q, k, v).bfloat16(), budget=5, arrays="torch")
+
+            def changes(layer, chunk, q, k, v):
+                k[0] *= 2
+                return torch.zeros(k.shape[:2])
+
+            def changes_a_view(layer, chunk, q, k, v):
+                v.transpose(0, 1)[0].zero_()
+                return torch.zeros(k.shape[:2])
+
+            runs = len(trace.runs)
+            for select in (changes, changes_a_view):
+                for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+                    with self.assertRaisesRegex(kvloupe.KvloupeError, "the method changed its arrays in layer 0, chunk 1; .*; change a copy"), mode():
+                        trace.add_run("changes", select, budget=5, arrays="torch")
+            for arrays in ("jax", None, 3, ["torch"]):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, "arrays=.* is unknown; "):
+                    trace.add_run("none", scores, budget=5, arrays=arrays)
+            with mock.patch.dict("sys.modules", torch=None), self.assertRaisesRegex(kvloupe.KvloupeError, "torch is not installed"):
+                trace.add_run("none", scores, budget=5, arrays="torch")
+            self.assertEqual(len(trace.runs), runs)
 
     def test_rows_of_query_heads_and_some_layers(self):
         path = copy_of("llama", "q-heads")

@@ -1,4 +1,6 @@
 """Reading: what the program wrote, what it saved beside it, and what both refuse."""
+import os
+import pathlib
 import shutil
 import unittest
 
@@ -16,6 +18,26 @@ METHODS = ["quoka:budget_tokens=6,num_queries=4", "h2o:budget_tokens=6", "quest:
 
 
 class Reading(unittest.TestCase):
+    def test_addresses(self):
+        for address in ("https://example.org/t.h5", "s3://bucket/t.h5", "hf://datasets/a/b/t.h5", "file:///tmp/t.h5", pathlib.Path("http://example.org/t.h5")):
+            with self.subTest(address=address), self.assertRaisesRegex(
+                    kvloupe.KvloupeError, "^cannot open .*; traces are read from the disk, and this is an address; .*kvloupe slice T.h5 --layers 0-3 -o S.h5"):
+                kvloupe.open(address)
+        for path in ("C:/t.h5", "a:b/t.h5", "://", "no/such:/t.h5"):
+            with self.subTest(path=path), self.assertRaisesRegex(kvloupe.KvloupeError, "there is no such file"):
+                kvloupe.open(path)
+        # A folder may have such a name.
+        folder = scratch("odd:")
+        folder.mkdir(exist_ok=True)
+        shutil.copy(recorded("llama"), folder / "t.h5")
+        before = os.getcwd()
+        os.chdir(folder.parent)
+        try:
+            with kvloupe.open("odd://t.h5") as trace:
+                self.assertGreater(trace.num_tokens, 0)
+        finally:
+            os.chdir(before)
+
     def test_lazy_arrays(self):
         with kvloupe.open(recorded("llama")) as trace, h5py.File(recorded("llama"), locking=False) as file:
             stored, q = file["layers/1/q"][:], trace.q(1)

@@ -111,12 +111,13 @@ class SameAsTheProgram(unittest.TestCase):
 
     def test_bfloat16_is_widened_as_it_is(self):
         stored = Stored(captured("qwen3", "f32"))
-        for spec in ("quoka:budget_tokens=24", "snapkv:budget_tokens=40,window=8"):
-            wide, narrow = stored.selector(spec), stored.selector(spec)
-            for layer, index in stored.live_order():
-                rounded = narrow.select(layer, **stored.inputs(layer, index, lambda array: torch.from_numpy(array).bfloat16()))
-                same = wide.select(layer, **stored.inputs(layer, index, lambda array: torch.from_numpy(array).bfloat16().float().numpy()))
-                self.assertEqual([row.tolist() for row in rounded], [row.tolist() for row in same])
+        for spec in FREE + with_files():
+            with self.subTest(spec=spec), stored.selector(spec) as wide, stored.selector(spec) as narrow:
+                for layer, index in stored.live_order():
+                    rounded = narrow.select(layer, **stored.inputs(layer, index, lambda array: torch.from_numpy(array).bfloat16()))
+                    same = wide.select(layer, **stored.inputs(layer, index, lambda array: torch.from_numpy(array).bfloat16().float().numpy()))
+                    self.assertEqual([row.tolist() for row in rounded], [row.tolist() for row in same])
+                    self.assertEqual(narrow.dense_reason, wide.dense_reason)
 
     def test_after_a_reset_all_begins_anew(self):
         path = captured("qwen3", "f32")

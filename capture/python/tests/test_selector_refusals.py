@@ -90,6 +90,58 @@ class Refused(unittest.TestCase):
             self.refuses("q cannot be used; DLPack does not give it: BufferError: on strike and more", lambda: selector.select(0, Broken(), k, v, 0))
             self.assertEqual(len(selector.select(0, Lent(q), Lent(k), Lent(v), 0)), 2)  # no strides: row after row
 
+    def test_arrays_of_a_gpu_are_copied(self):
+        import types
+        q, k, v = (torch.from_numpy(array) for array in arrays())
+
+        class OfTorch:
+            """A tensor that says that it lies elsewhere."""
+            device, asked = types.SimpleNamespace(type="cuda"), 0
+
+            def __init__(self, tensor):
+                self.tensor = tensor
+
+            def detach(self):
+                return self
+
+            def cpu(self):
+                OfTorch.asked += 1
+                return self.tensor.clone()
+
+            def __dlpack__(self, **options):
+                raise AssertionError("its memory is not to be read")
+
+        class OfAnother:
+            """An array of DLPack 1.0 that lies elsewhere."""
+            asked = []
+
+            def __init__(self, array, error=None):
+                self.array, self.error = array, error
+
+            def __dlpack_device__(self):
+                return (2, 0)
+
+            def __dlpack__(self, *, dl_device=None, copy=None):
+                OfAnother.asked.append((dl_device, copy))
+                if self.error:
+                    raise self.error
+                return self.array.clone().__dlpack__()
+
+        class Old(OfAnother):
+            def __dlpack__(self):
+                raise BufferError("of another device")
+
+        k2, v2 = (torch.cat([rows, rows.flip(1)], 1) for rows in (k, v))
+        with plain() as here, plain() as there:
+            for past, keys, values in ((0, k, v), (6, k2, v2)):
+                want = [row.tolist() for row in here.select(0, q, keys, values, past)]
+                self.assertEqual([row.tolist() for row in there.select(0, OfTorch(q), OfAnother(keys), OfTorch(values), past)], want)
+            self.assertEqual((OfTorch.asked, OfAnother.asked), (4, [((1, 0), True)] * 2))
+            self.refuses("q cannot be used; DLPack does not give it: BufferError: no room", lambda: here.select(1, OfAnother(q, BufferError("no room")), k, v, 0))
+            self.refuses("q cannot be used; DLPack does not give it: BufferError: of another device; pass a copy", lambda: here.select(1, Old(q), k, v, 0))
+            self.refuses("q cannot be used; DLPack does not give it: NotImplementedError", lambda: here.select(1, q.to("meta"), k, v, 0))
+            self.assertEqual(len(here.select(1, q, k, v, 0)), 2)
+
     def test_a_nan_of_float16_and_in_a_later_chunk(self):
         q, k, v = arrays(6, 6, np.float16)
         with plain() as selector:
