@@ -95,14 +95,14 @@ def _layer_types(group, num_layers):
 
 def _kv_heads(group, num_kv_heads):
     """Their numbers in the model that was recorded, where only some were."""
-    numbers = attribute(group, "kv_heads")
-    if numbers is None:
+    text = text_attribute(group, "kv_heads")
+    if text is None:
         return None
-    numbers = np.atleast_1d(numbers)
-    if numbers.dtype.kind not in "iu" or numbers.shape != (num_kv_heads,) or numbers[0] < 0 or (np.diff(numbers.astype(np.int64)) <= 0).any() \
-            or numbers[-1] >= MOST["num_kv_heads"]:
+    words = text.split(",")
+    numbers = [int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < 6]
+    if len(numbers) != len(words) or len(numbers) != num_kv_heads or sorted(set(numbers)) != numbers:
         raise Defect("kv_heads of /model does not name the KV heads in ascending order")
-    return numbers.tolist()
+    return numbers
 
 
 def load_chunks(file):

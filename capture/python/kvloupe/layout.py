@@ -105,7 +105,7 @@ def write_model(file, model):
         if getattr(model, name):
             group.attrs[name] = getattr(model, name)
     if model.kv_heads:
-        group.attrs["kv_heads"] = np.array(model.kv_heads, "<i4")
+        group.attrs["kv_heads"] = ",".join(str(head) for head in model.kv_heads)
     for name in ("num_layers", "num_q_heads", "num_kv_heads", "head_dim", "hidden_size"):
         group.attrs[name] = np.int64(getattr(model, name))
     group.attrs["softmax_scale"] = np.float64(model.softmax_scale)

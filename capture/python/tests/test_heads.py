@@ -81,7 +81,7 @@ class Heads(unittest.TestCase):
     def test_what_the_trace_says(self):
         with kvloupe.open(recorded("llama", [0, 2, 3])) as trace, h5py.File(trace.path, locking=False) as file:
             self.assertEqual([trace.model[name] for name in ("num_q_heads", "num_kv_heads", "kv_heads", "file_hash")], [6, 3, [0, 2, 3], ""])
-            self.assertEqual((file["model"].attrs["kv_heads"].dtype, file["model"].attrs["kv_heads"].tolist()), (np.int32, [0, 2, 3]))
+            self.assertEqual(file["model"].attrs["kv_heads"], "0,2,3")
             self.assertEqual(trace.info["model"]["kv_heads"], [0, 2, 3])
             self.assertEqual(trace.warnings, [])
         path = recorded("llama", range(4))
@@ -92,7 +92,7 @@ class Heads(unittest.TestCase):
             self.assertNotIn("kv_heads", trace.info["model"])
 
     def test_a_wrong_attribute_is_left_out(self):
-        for value in ([0], [0, 2, 2], [-1, 0, 1], [0, 1, 1 << 20], [0.0, 1.0, 2.0], "heads", [[0, 1, 2]]):
+        for value in ("0", "0,2,2", "2,1,0", "-1,0,1", "0,1,1048576", "0,1,2.0", "heads", "", [0, 1, 2]):
             path = scratch("heads-wrong.h5")
             path.write_bytes(recorded("llama", [0, 2, 3]).read_bytes())
             with h5py.File(path, "r+") as file:
