@@ -14,7 +14,14 @@ from .selector_cases import CHUNK, prompt
 from .support import MODELS, generate, load_model, load_tokenizer, program, scratch
 
 STEPS = 4
+# What they do beside choosing keys is refused.
+REFUSED = ("infinipot",)
+NATIVE = ("flash_prefill", "xattention", "flex_prefill", "seer_attention", "minference")
 CELLS = ("offsets", "positions", "flags", "evict_chunk", "lane_counts")
+
+
+def is_refused(spec):
+    return any(word in spec for word in REFUSED) or (spec.split(":")[0] in NATIVE and "lowering=" not in spec)
 
 
 class ClosedLoop:

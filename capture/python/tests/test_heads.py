@@ -12,6 +12,7 @@ import transformers
 import kvloupe
 from kvloupe import arguments, recorder
 
+from .class_table_models import build, tokens
 from .selector_cases import FREE
 from .selector_cases import prompt as words
 from .support import CHUNK, MODELS, STEPS, generate, load_model, load_tokenizer, program, program_json, prompt, scratch
@@ -77,6 +78,27 @@ class Heads(unittest.TestCase):
                     if family == "gpt_oss":
                         np.testing.assert_array_equal(other.attrs["sink_logit"], layer.attrs["sink_logit"][q_heads])
             self.assertIn("sound", program("validate", recorded(family, heads)))
+
+    def test_of_other_classes_and_calls(self):
+        """Latent attention, heads without groups, a softcap; padding, a row of a batch, a cache that has its room beforehand."""
+        paths = [scratch(f"heads-class-{which}.h5") for which in ("all", "some")]
+        for name, heads, options in (("DeepseekV3ForCausalLM", [1, 3], {}), ("GPT2LMHeadModel", [0, 3], {}), ("Gemma2ForCausalLM", [1], {}),
+                                     ("Qwen2ForCausalLM", [1], dict(cache_implementation="static"))):
+            model, ids = build(name, "eager"), tokens().repeat(2, 1)
+            mask = torch.ones_like(ids)
+            mask[1, :3] = 0
+            for path, chosen in zip(paths, (None, heads)):
+                with kvloupe.record(model, path, chunk_size=8, dtype="float32", store=("qkv", "lse", "mass"), batch_index=1, heads=chosen, force=True):
+                    model.generate(ids, attention_mask=mask, max_new_tokens=3, min_new_tokens=3, do_sample=False, pad_token_id=0, **options)
+            with self.subTest(name=name), h5py.File(paths[0]) as whole, h5py.File(paths[1]) as some:
+                self.assertEqual((some["chunks/begin"].shape, some["layers/0/q"].shape[1]), (whole["chunks/begin"].shape, 29))
+                for number, layer in whole["layers"].items():
+                    other, group = some["layers"][number], layer["q"].shape[0] // layer["k"].shape[0]
+                    q_heads = [head * group + i for head in heads for i in range(group)]
+                    for array, chosen in (("q", q_heads), ("k", heads), ("v", heads), ("lse", q_heads)):
+                        np.testing.assert_allclose(other[array][:], layer[array][:][chosen], atol=1e-5 if array == "lse" else 0)
+                    for ours, all_heads in zip(masses(some, other, len(heads)), masses(whole, layer, len(layer["k"])), strict=True):
+                        np.testing.assert_allclose(ours, all_heads[heads], atol=1e-5)
 
     def test_what_the_trace_says(self):
         with kvloupe.open(recorded("llama", [0, 2, 3])) as trace, h5py.File(trace.path, locking=False) as file:

@@ -10,17 +10,10 @@ import transformers
 import kvloupe
 
 from .selector_cases import CHUNK, FREE, with_files
-from .sparse_cases import STEPS, ClosedLoop, attend_plainly, cells_of, logits_of, losses_of, recorded, text
+from .sparse_cases import STEPS, ClosedLoop, attend_plainly, cells_of, is_refused, logits_of, losses_of, recorded, text
 from .support import FAMILIES, generate, load_model, program, program_json, scratch
 
-# What they do beside choosing keys is refused.
-REFUSED = ("infinipot",)
-NATIVE = ("flash_prefill", "xattention", "flex_prefill", "seer_attention", "minference")
 ACROSS = ["snapkv:budget_tokens=8,window=4", "quoka:budget_tokens=8", "quest:budget_tokens=8,page_size=4,skip_layers=0"]
-
-
-def is_refused(spec):
-    return any(word in spec for word in REFUSED) or (spec.split(":")[0] in NATIVE and "lowering=" not in spec)
 
 
 class SameAsTheProgram(unittest.TestCase):

@@ -5,21 +5,24 @@ import peft
 import torch
 
 import kvloupe
+from kvloupe.sparse_methods import LANES
 
 from .class_table_models import CONFIGS, build, tokens
 from .class_table_rows import REFUSED
-from .sparse_cases import attend_plainly
-from .support import scratch
+from .file_cases import specs_with_files
+from .selector_cases import FREE, by_program
+from .sparse_cases import attend_plainly, is_refused
+from .support import generate, program_json, scratch
 
 # One that transformers runs by an attention of another file, which the plain mask does not reach.
 ELSEWHERE = {"LlavaForConditionalGeneration"}
 
 
-def logits_of(model, ids, spec=None, record=None):
+def logits_of(model, ids, spec=None, record=None, chunk_size=8):
     if spec is None:
         with torch.no_grad():
             return model(ids).logits[0]
-    with kvloupe.sparse(model, spec, chunk_size=8, record=record):
+    with kvloupe.sparse(model, spec, chunk_size=chunk_size, record=record):
         return logits_of(model, ids)
 
 
@@ -40,6 +43,48 @@ class Classes(unittest.TestCase):
                 self.assertGreater(float((sparse - own).abs().max()), 1e-2)
                 if name not in ELSEWHERE:
                     torch.testing.assert_close(sparse, attend_plainly(path, model, ids), atol=1e-4, rtol=0)
+
+    def test_every_method_in_one_that_the_program_does_not_know(self):
+        model, ids = build("GraniteForCausalLM", changes=dict(num_hidden_layers=3, max_position_embeddings=256)), tokens(130)
+        dense, path, own, ran, useful = scratch("granite-dense.h5"), scratch("granite.h5"), logits_of(model, ids), set(), set()
+        with kvloupe.record(model, dense, chunk_size=16, dtype="float32"):
+            logits_of(model, ids)
+        for spec in FREE + specs_with_files(dense):
+            with self.subTest(spec=spec):
+                path.unlink(missing_ok=True)
+                if is_refused(spec):
+                    with self.assertRaisesRegex(kvloupe.KvloupeError, "cannot be run sparsely here"):
+                        logits_of(model, ids, spec)
+                    continue
+                with kvloupe.sparse(model, spec, chunk_size=16, record=path):
+                    generate(model, ids, steps=2)
+                leaves_out = self.compare_with_replay(path, spec)
+                sparse = logits_of(model, ids, spec, chunk_size=16)
+                changes = float((sparse - own).abs().max()) > 1e-3
+                if spec.split(":")[0] in LANES or "reassigned" in spec:
+                    self.assertTrue(changes)
+                else:
+                    torch.testing.assert_close(sparse, attend_plainly(path, model, ids), atol=1e-4, rtol=0)
+                    self.assertEqual(changes, leaves_out)
+                ran.add(spec.split(":")[0])
+                useful |= {spec.split(":")[0]} if changes else set()
+        self.assertEqual({method["id"] for method in program_json("methods")["methods"]} - ran, {"infinipot"})
+        # Together the queries of a chunk read all blocks of so short a text.
+        self.assertEqual(ran - useful, {"dense", "seer_attention"})
+
+    def compare_with_replay(self, path, spec):
+        """What the model attended to is what the program selects of the stored queries and keys. Returns whether a chunk of the prompt leaves keys out."""
+        cells, chosen, leaves_out = by_program(path, spec)[0], 0, False
+        with kvloupe.open(path) as trace:
+            self.assertEqual(trace.model["architecture"], "granite")
+            for (layer, chunk), (rows, reason) in cells.items():
+                chosen += reason is None
+                for row, kept in enumerate(rows or []):
+                    if reason is None:
+                        self.assertEqual(trace.runs[0].selected(layer, chunk, row).tolist(), kept, (layer, chunk, row))
+                        leaves_out |= trace.chunks[chunk].phase == "prefill" and len([key for key in kept if key < trace.chunks[chunk].begin]) < trace.chunks[chunk].begin
+        self.assertEqual(chosen > 0, spec != "dense")
+        return leaves_out
 
     def test_each_attention_of_transformers(self):
         ids = tokens()
