@@ -77,7 +77,7 @@ class OwnFile(unittest.TestCase):
         cls.methods = write_methods()
 
     def test_functions_of_a_file(self):
-        self.assertEqual(list(kvloupe.methods_from(self.methods)), ["newest", "first_scored", "hangs", "forks", "greedy", "leaves", "exits", "crashes", "wrong"])
+        self.assertEqual(list(kvloupe.methods_from(self.methods)), ["newest", "first_scored", "hangs", "forks", "greedy", "large", "leaves", "exits", "crashes", "wrong"])
         broken = scratch("broken.py")
         broken.write_text("x = 1\ny = 1 / 0\n")
         for path, why in ((scratch("none.py"), "no such file"), (broken, "line 2: ZeroDivisionError")):
