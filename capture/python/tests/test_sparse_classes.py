@@ -5,7 +5,7 @@ import peft
 import torch
 
 import kvloupe
-from kvloupe.sparse_methods import LANES
+from kvloupe.spec_facts import spec_facts
 
 from .class_table_models import CONFIGS, build, tokens
 from .class_table_rows import REFUSED
@@ -61,7 +61,7 @@ class Classes(unittest.TestCase):
                 leaves_out = self.compare_with_replay(path, spec)
                 sparse = logits_of(model, ids, spec, chunk_size=16)
                 changes = float((sparse - own).abs().max()) > 1e-3
-                if spec.split(":")[0] in LANES or "reassigned" in spec:
+                if spec_facts(spec)["lanes"] or "reassigned" in spec:
                     self.assertTrue(changes)
                 else:
                     torch.testing.assert_close(sparse, attend_plainly(path, model, ids), atol=1e-4, rtol=0)
