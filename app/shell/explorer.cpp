@@ -50,6 +50,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       capture_(workspace, files_, messages_),
       cursor_menu_(workspace, panels_, exporter_, messages_),
       dropped_(workspace, messages_, takers_of_dropped()) {
+  files_.prefers_desktop = settings_.desktop_dialogs;
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
@@ -219,7 +220,6 @@ void Explorer::draw_all() {
   if (closing_.asking()) ask_to_quit();
   // The question stands alone: of two dialogs each would close the other.
   if (!closing_.asking()) {
-    files_.prefers_desktop = settings_.desktop_dialogs;
     files_.draw(gui_.palette());
     figure_sheet_.draw(gui_.palette(), settings_.last_folder);
     exporter_.draw(gui_.palette());

@@ -162,7 +162,7 @@ void begin_all(const std::vector<const Nest*>& nests, std::size_t from, const In
 
 class Guard : public ::testing::Test {
  protected:
-  Guard() : renderer(1280, 800, 1.0F), explorer(workspace, renderer.gui(), without_places()) {
+  Guard() : renderer(1280, 900, 1.0F), explorer(workspace, renderer.gui(), without_places()) {
     explorer.panels().add_window(kFaulty, [this] {
       if (draw) draw();
     });

@@ -245,7 +245,7 @@ void Explorer::add_look_commands() {
   add("text_line", "Text line on or off", {},
       [this] { settings_.text_line = !settings_.text_line; });
   add("desktop_dialogs", "File dialogs of the desktop or of this window", {},
-      [this] { settings_.desktop_dialogs = !settings_.desktop_dialogs; });
+      [this] { settings_.desktop_dialogs = files_.prefers_desktop = !settings_.desktop_dialogs; });
   add("scale.up", "Larger",
       {ImGuiMod_Ctrl | ImGuiKey_Equal, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Equal,
        ImGuiMod_Ctrl | ImGuiKey_KeypadAdd},
