@@ -58,7 +58,7 @@ def select_layers(trace, select, axis, budget, layers, arrays="numpy"):
 
 
 def check_arrays(arrays):
-    if arrays not in ARRAYS:
+    if not isinstance(arrays, str) or arrays not in ARRAYS:
         raise KvloupeError(f"arrays={arrays!r} is unknown", "a function gets arrays of numpy or tensors of torch", f"give one of {ARRAYS}")
     if arrays == "torch":
         try:

@@ -28,7 +28,7 @@ class Trace:
     tokens: ids [T]; chunks; spans; layers: the numbers of those captured; runs: the trace's own, then those saved beside it."""
 
     def __init__(self, path):
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         self.absolute_path = os.path.abspath(self.path)  # wherever this process goes
         self.warnings = []
         self._files = []

@@ -126,7 +126,7 @@ class OwnMethod(unittest.TestCase):
                 for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
                     with self.assertRaisesRegex(kvloupe.KvloupeError, "the method changed its arrays in layer 0, chunk 1; .*; change a copy"), mode():
                         trace.add_run("changes", select, budget=5, arrays="torch")
-            for arrays in ("jax", None, 3, ["torch"]):
+            for arrays in ("jax", None, 3, ["torch"], np.array(["torch", "numpy"])):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, "arrays=.* is unknown; "):
                     trace.add_run("none", scores, budget=5, arrays=arrays)
             with mock.patch.dict("sys.modules", torch=None), self.assertRaisesRegex(kvloupe.KvloupeError, "torch is not installed"):

@@ -23,7 +23,7 @@ class Reading(unittest.TestCase):
             with self.subTest(address=address), self.assertRaisesRegex(
                     kvloupe.KvloupeError, "^cannot open .*; traces are read from the disk, and this is an address; .*kvloupe slice T.h5 --layers 0-3 -o S.h5"):
                 kvloupe.open(address)
-        for path in ("C:/t.h5", "a:b/t.h5", "://", "no/such:/t.h5"):
+        for path in ("C:/t.h5", "a:b/t.h5", "://", "no/such:/t.h5", b"no/such.h5"):
             with self.subTest(path=path), self.assertRaisesRegex(kvloupe.KvloupeError, "there is no such file"):
                 kvloupe.open(path)
         # A folder may have such a name.
@@ -33,8 +33,9 @@ class Reading(unittest.TestCase):
         before = os.getcwd()
         os.chdir(folder.parent)
         try:
-            with kvloupe.open("odd://t.h5") as trace:
-                self.assertGreater(trace.num_tokens, 0)
+            for path in "odd://t.h5", b"odd://t.h5":
+                with kvloupe.open(path) as trace:
+                    self.assertGreater(trace.num_tokens, 0)
         finally:
             os.chdir(before)
 
