@@ -77,7 +77,10 @@ class Heads(unittest.TestCase):
                     self.assertEqual("sink_logit" in layer.attrs, family == "gpt_oss")
                     if family == "gpt_oss":
                         np.testing.assert_array_equal(other.attrs["sink_logit"], layer.attrs["sink_logit"][q_heads])
-            self.assertIn("sound", program("validate", recorded(family, heads)))
+            path = recorded(family, heads)
+            self.assertIn("sound", program("validate", path))
+            self.assertEqual(program_json("info", path)["model"]["kv_heads"], ",".join(map(str, heads)))
+            self.assertIn(f"KV heads {','.join(map(str, heads))} of the model", program("info", path))
 
     def test_of_other_classes_and_calls(self):
         """Latent attention, heads without groups, a softcap; padding, a row of a batch, a cache that has its room beforehand."""
