@@ -5,7 +5,6 @@
 #include "app/shell/bars/file_tabs.h"
 #include "app/shell/bars/job_line.h"
 #include "app/shell/frame/frame_guard.h"
-#include "app/shell/methods/method_card.h"
 #include "app/shell/saved/places_file.h"
 #include "app/shell/windows/welcome.h"
 #include "app/state/questions/results/lost_answer.h"
@@ -53,7 +52,8 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
-  panels_.add_window(state::kMethodWindow, [this] { method_card_ui(workspace_, gui_.palette()); });
+  panels_.add_window(state::kMethodWindow,
+                     [this] { method_card_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kNotesWindow, [this] { notes_.draw(workspace_, gui_.palette()); });
   panels_.context_menu = [this](const state::ViewInfo& view) {
     for (const state::Format format : view.formats())
