@@ -60,6 +60,8 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
         exporter_.ask(view, format, settings_.last_folder);
     if (view.shows_results) {
+      if (workspace_.results.ready() != nullptr && ImGui::MenuItem("Figure\u2026"))
+        figure_sheet_.open(view);
       if (ImGui::MenuItem("Copy the export command"))
         ImGui::SetClipboardText(exporter_.command_of(view).c_str());
       return;
