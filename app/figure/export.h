@@ -25,6 +25,7 @@ struct ExportRequest {
   // Before the names that an SVG has inside: those of several in one page must differ.
   std::string id_prefix = {};
   bool force = false;  // replaces an HDF5, GGUF or safetensors file
+  table::Marks marks = table::Marks::None;  // of tables in Markdown and LaTeX
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   selection::BasisMaker bases = {};
 };
