@@ -182,4 +182,11 @@ Command first_frame_command(const GlobalOptions&) {
   return command;
 }
 
+Command first_page_command(const GlobalOptions&) {
+  Command command(bench::kFirstPage, "");
+  command.is_hidden = true;
+  command.run = [](const Given&) { bench::draw_first_page(); };
+  return command;
+}
+
 }  // namespace kvloupe::cli

@@ -48,5 +48,6 @@ Command export_command(const GlobalOptions& global);
 Command synthesize_command(const GlobalOptions& global);
 Command bench_command(const GlobalOptions& global);
 Command first_frame_command(const GlobalOptions& global);  // that bench calls
+Command first_page_command(const GlobalOptions& global);   // the same
 
 }  // namespace kvloupe::cli

@@ -29,6 +29,7 @@ struct Arguments {
   std::map<std::string, state::Texts> shown;  // what says what is shown, by option
   std::string png, svg, pdf, gif, apng, frames, csv, npy, markdown, latex, state;
   bool all_chunks = false;
+  bool mark_best = false;
   bool force = false;
 };
 
@@ -75,6 +76,10 @@ void run(const Arguments& given, const GlobalOptions& global) {
   figure::ExportRequest request;
   request.what = state_of(given);
   request.force = given.force;
+  if (given.mark_best && given.markdown.empty() && given.latex.empty())
+    throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
+                      "add --latex F or --markdown F");
+  if (given.mark_best) request.marks = table::Marks::Best;
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
@@ -156,6 +161,10 @@ Command export_command(const GlobalOptions& global) {
   command.option("--npy", &given->npy, "array to write, or -");
   command.option("--markdown", &given->markdown, "table for a page on GitHub, or -");
   command.option("--latex", &given->latex, "table for a paper (booktabs), or -");
+  command.option(
+      "--mark-best", &given->mark_best,
+      "with these two: the best of each number in bold, the second best underlined or in "
+      "italics, over all rows");
   command.option("--state", &given->state,
                  "JSON to write, or -: what is shown, as it was asked for; alone it draws nothing");
   command.option(

@@ -115,12 +115,12 @@ Command program_command(ProgramArguments& arguments) {
                  "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies as "
                  "the command that opens it");
   for (const auto command :
-       {bench_command,      first_frame_command, calibrate_command, capture_command,
-        run_command,        devices_command,     models_command,    record_help_command,
-        info_command,       validate_command,    methods_command,   select_command,
-        explain_command,    report_command,      compare_command,   diff_command,
-        slice_command,      import_command,      latency_command,   export_command,
-        synthesize_command, views_command})
+       {bench_command,       first_frame_command, first_page_command, calibrate_command,
+        capture_command,     run_command,         devices_command,    models_command,
+        record_help_command, info_command,        validate_command,   methods_command,
+        select_command,      explain_command,     report_command,     compare_command,
+        diff_command,        slice_command,       import_command,     latency_command,
+        export_command,      synthesize_command,  views_command})
     program.subcommands.push_back(command(arguments.global));
   return program;
 }

@@ -155,6 +155,22 @@ std::string numbered(const std::string& file, int number) {
          file.substr(place.begin + place.length);
 }
 
+// Marks that are asked for are there, in documents; CSV has none.
+std::string table_text(const state::Table& table, const ExportRequest& request) {
+  const std::string plain = state::text_of(table, request.format);
+  if (request.marks == table::Marks::None || request.format == Format::Csv) return plain;
+  const std::string marked = request.format == Format::Markdown
+                                 ? table::markdown_text(table, request.marks)
+                                 : table::latex_text(table, request.marks);
+  if (marked == plain)
+    throw usage_error("--mark-best marks nothing here",
+                      fmt::format("the table of the view {} has no number of which more or less is "
+                                  "better, or the same one in all rows",
+                                  request.what.view),
+                      "leave it out, or export method_compare");
+  return marked;
+}
+
 std::string file_of(state::Workspace& workspace, const ExportRequest& request,
                     const CancelToken& cancel) {
   const Format format = request.format;
@@ -170,7 +186,7 @@ std::string file_of(state::Workspace& workspace, const ExportRequest& request,
   }
   const state::ViewInfo& view = *state::find_view(request.what.view);
   settle(workspace, view, cancel);
-  return state::is_of_tables(format) ? state::text_of(view.table(workspace), format)
+  return state::is_of_tables(format) ? table_text(view.table(workspace), request)
                                      : state::npy_bytes(view.array(workspace));
 }
 
@@ -298,7 +314,7 @@ void export_all_chunks(const ExportRequest& request) {
     settle(workspace, view, interrupt_token());
     append_chunk(view.table(workspace), chunk, all);
   }
-  write_whole_file(request.file, state::text_of(all, request.format));
+  write_whole_file(request.file, table_text(all, request));
 }
 
 }  // namespace kvloupe::figure

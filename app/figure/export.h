@@ -24,7 +24,8 @@ struct ExportRequest {
   std::string file;  // - is standard output
   // Before the names that an SVG has inside: those of several in one page must differ.
   std::string id_prefix = {};
-  bool force = false;  // replaces an HDF5, GGUF or safetensors file
+  bool force = false;                       // replaces an HDF5, GGUF or safetensors file
+  table::Marks marks = table::Marks::None;  // of tables in Markdown and LaTeX
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   selection::BasisMaker bases = {};
 };

@@ -5,7 +5,6 @@
 #include "app/shell/bars/file_tabs.h"
 #include "app/shell/bars/job_line.h"
 #include "app/shell/frame/frame_guard.h"
-#include "app/shell/methods/method_card.h"
 #include "app/shell/saved/places_file.h"
 #include "app/shell/windows/welcome.h"
 #include "app/state/questions/results/lost_answer.h"
@@ -54,13 +53,16 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });
-  panels_.add_window(state::kMethodWindow, [this] { method_card_ui(workspace_, gui_.palette()); });
+  panels_.add_window(state::kMethodWindow,
+                     [this] { method_card_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kNotesWindow, [this] { notes_.draw(workspace_, gui_.palette()); });
   panels_.context_menu = [this](const state::ViewInfo& view) {
     for (const state::Format format : view.formats())
       if (ImGui::MenuItem(fmt::format("Export as {}\u2026", state::name_of(format)).c_str()))
         exporter_.ask(view, format, settings_.last_folder);
     if (view.shows_results) {
+      if (workspace_.results.ready() != nullptr && ImGui::MenuItem("Figure\u2026"))
+        figure_sheet_.open(view);
       if (ImGui::MenuItem("Copy the export command"))
         ImGui::SetClipboardText(exporter_.command_of(view).c_str());
       return;

@@ -12,6 +12,7 @@
 #include "app/shell/frame/desktop_theme.h"
 #include "app/shell/frame/panel_host.h"
 #include "app/shell/frame/window_steps.h"
+#include "app/shell/methods/method_card.h"
 #include "app/shell/methods/runs_window.h"
 #include "app/shell/new_trace/capture_window.h"
 #include "app/shell/saved/settings.h"
@@ -139,6 +140,7 @@ class Explorer {
   Rail rail_;
   TextLine text_line_;
   TourColumn tour_;
+  MethodCard method_card_;
   RunsWindow runs_;
   NotesWindow notes_;
   MemoryCharge glyphs_;

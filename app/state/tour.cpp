@@ -9,11 +9,14 @@
 #include "core/base/letters.h"
 #include "core/base/paths.h"
 #include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/selection/spec/method_spec.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -27,12 +30,44 @@ constexpr std::string_view kBlock = "```tour";
 constexpr std::pair<std::string_view, TourGoal::Kept> kKeptWords[] = {
     {"all", TourGoal::Kept::All}, {"some", TourGoal::Kept::Some}, {"none", TourGoal::Kept::None}};
 
+using Types = std::initializer_list<selection::ParamType>;
+constexpr Types kNumbers = {selection::ParamType::Int, selection::ParamType::Float};
+
+// Empty `types`: of any.
+bool is_param_of_some_method(const std::string& name, Types types) {
+  const auto is_it = [&](const selection::ParamInfo& param) {
+    return param.name == name &&
+           (types.size() == 0 || std::find(types.begin(), types.end(), param.type) != types.end());
+  };
+  return std::ranges::any_of(selection::catalogue(), [&](const selection::MethodInfo& method) {
+    return std::ranges::any_of(method.params, is_it) ||
+           std::ranges::any_of(selection::common_params(method), is_it);
+  });
+}
+
+// "num_queries<=4" or "budget_tokens>=64"; nothing where it is no such thing.
+std::optional<TourGoal::Bound> parse_bound(const std::string& item) {
+  const std::size_t at = std::min(item.find("<="), item.find(">="));
+  if (at == std::string::npos) return std::nullopt;
+  const std::string name(trimmed(item.substr(0, at)));
+  const auto value = parse_double(trimmed(item.substr(at + 2)));
+  if (!value || !is_param_of_some_method(name, kNumbers))
+    throw usage_error(fmt::format("'{}' is not understood", printable(item)),
+                      value ? "no method has such a number" : "no number stands behind it",
+                      "write done: num_queries<=4");
+  return TourGoal::Bound{name, item[at] == '<', *value};
+}
+
 TourGoal parse_goal(const std::string& text) {
   TourGoal goal;
   goal.text = text;
   std::string link;
   std::istringstream items(text);
   for (std::string item; std::getline(items, item, ';');) {
+    if (const auto bound = parse_bound(item)) {
+      goal.bounds.push_back(*bound);
+      continue;
+    }
     if (!item.starts_with("kept=")) {
       link += (link.empty() ? "" : ";") + item;
       continue;
@@ -152,6 +187,11 @@ class Parser {
           page.to_try = value;
         } else if (name == "see") {
           page.to_see = value;
+        } else if (name == "knob") {
+          if (!is_param_of_some_method(value, {}))
+            fail(fmt::format("no method has a parameter '{}'", printable(value)),
+                 "see kvloupe methods");
+          page.knobs.push_back(value);
         } else if (name == "done") {
           page.goals.push_back(parse_goal(value));
         } else if (const ViewField* field = field_of(name)) {
@@ -160,7 +200,7 @@ class Parser {
           field->read(page.at, given[field]);
         } else {
           fail(fmt::format("a page has no '{}'", printable(name)),
-               "use try, see, done, trace, workspace, or what a deep link takes: view, goto, "
+               "use try, see, done, knob, trace, workspace, or what a deep link takes: view, goto, "
                "method, ...");
         }
       } catch (const Error& error) {
@@ -203,14 +243,31 @@ bool is_there(GotoTarget target, const Place& place) {
   return goto_text(there) == goto_text(place);
 }
 
-// Named by its id alone: whatever its parameters.
+// The parameters that the text names have its values, whatever the others are.
 bool is_method(const std::string& text, const MethodChoice& choice, const OpenTrace& trace) {
   if (text.find(':') == std::string::npos) return choice.id() == text;
   try {
-    return choice_of_text(text, trace).text == choice.text;
+    const MethodChoice wanted = choice_of_text(text, trace);
+    if (wanted.text == choice.text) return true;
+    if (!wanted.known() || !choice.known() || wanted.id() != choice.id()) return false;
+    const auto has = choice.spec->parameters();
+    const auto named = selection::values_of_text(text);
+    return std::ranges::all_of(wanted.spec->parameters(), [&](const auto& param) {
+      return named.count(param.first) == 0 || std::ranges::find(has, param) != has.end();
+    });
   } catch (const Error&) {
     return false;  // the trace cannot serve it
   }
+}
+
+bool is_within(const TourGoal::Bound& bound, const MethodChoice& choice) {
+  if (!choice.known()) return false;
+  for (const auto& [name, text] : choice.spec->parameters())
+    if (name == bound.param) {
+      const auto value = parse_double(text);
+      return value && (bound.at_most ? *value <= bound.value : *value >= bound.value);
+    }
+  return false;
 }
 
 bool is_kept(TourGoal::Kept kept, Workspace& workspace) {
@@ -258,6 +315,8 @@ bool is_reached(const TourGoal& goal, Workspace& workspace) {
   if (!is_there(wanted.place, now.place)) return false;
   for (std::size_t i = 0; i < std::min(wanted.methods.size(), kSlots.size()); ++i)
     if (!is_method(wanted.methods[i], now.choice(kSlots[i]), *now.place.trace)) return false;
+  for (const TourGoal::Bound& bound : goal.bounds)
+    if (!is_within(bound, now.choice(Slot::A))) return false;
   for (const auto& [name, value] : wanted.options) {
     const auto found = now.options.find(name);
     if (found == now.options.end() || found->second != value) return false;

@@ -14,19 +14,27 @@ namespace kvloupe::state {
 // What must be so before a page counts as done.
 struct TourGoal {
   enum class Kept { Any, All, Some, None };
+  // Of a number among the parameters of method A.
+  struct Bound {
+    std::string param;
+    bool at_most = true;  // else at least
+    double value = 0;
+  };
 
   ViewState at;           // what differs from the default must be shown
   std::string view;       // id; must be in front
   Kept kept = Kept::Any;  // of the watched keys, by the method shown
-  std::string text;       // as it was written
+  std::vector<Bound> bounds;
+  std::string text;  // as it was written
 };
 
 struct TourPage {
   std::string title;
-  ViewState at;                 // what the page shows, its trace too
-  std::string body;             // Markdown
-  std::string to_try, to_see;   // one sentence each; may be empty
-  std::vector<TourGoal> goals;  // all of them; none: the page is done when it was seen
+  ViewState at;                    // what the page shows, its trace too
+  std::string body;                // Markdown
+  std::string to_try, to_see;      // one sentence each; may be empty
+  std::vector<std::string> knobs;  // parameters of the method that the page has controls of
+  std::vector<TourGoal> goals;     // all of them; none: the page is done when it was seen
 };
 
 struct Tour {

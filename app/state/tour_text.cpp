@@ -64,6 +64,7 @@ std::string block_of(const TourPage& page, const Tour& tour) {
                     : fmt::format("{}: {}\n", field.word(), flat(value));
     }
   }
+  for (const std::string& knob : page.knobs) text += "knob: " + knob + "\n";
   if (!page.to_try.empty()) text += "try: " + flat(page.to_try) + "\n";
   if (!page.to_see.empty()) text += "see: " + flat(page.to_see) + "\n";
   return text + "```\n";

@@ -92,6 +92,35 @@ TEST(OtherTrace, IsTheSecondHalfOfATableOfTwo) {
                  "this trace 4 layers, 6 query heads and 2 KV heads; choose another trace");
 }
 
+TEST(Table, MarksTheBestWhereThatIsAskedFor) {
+  const auto table = [](const std::string& view, const Words& more) {
+    Words words{"export",   kTrace,
+                "--view",   view,
+                "--method", "oracle:budget_tokens=24",
+                "--method", "random:budget_tokens=12"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const ProgramResult plain = table("method_compare", {"--markdown", "-"});
+  ASSERT_EQ(plain.exit_code, 0) << plain.standard_error;
+  EXPECT_THAT(plain.standard_output, Not(HasSubstr("**")));
+  const ProgramResult marked = table("method_compare", {"--markdown", "-", "--mark-best"});
+  ASSERT_EQ(marked.exit_code, 0) << marked.standard_error;
+  EXPECT_THAT(marked.standard_output, HasSubstr("**"));
+  EXPECT_THAT(marked.standard_output, HasSubstr(" *"));
+  // The marks apart it is the same table.
+  std::string unmarked = marked.standard_output;
+  std::erase(unmarked, '*');
+  EXPECT_EQ(unmarked, plain.standard_output);
+  const ProgramResult latex = table("method_compare", {"--latex", "-", "--mark-best"});
+  EXPECT_THAT(latex.standard_output, HasSubstr("\\textbf{"));
+  EXPECT_THAT(latex.standard_output, HasSubstr("\\underline{"));
+  expect_refused(table("method_compare", {"--csv", "-", "--mark-best"}), 2,
+                 "--mark-best marks nothing here", "only --latex and --markdown have marks");
+  expect_refused(table("trace_info", {"--latex", "-", "--mark-best"}), 2,
+                 "--mark-best marks nothing here", "trace_info");
+}
+
 // Width and height by the header of the file.
 std::pair<int, int> size_of_png(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);

@@ -54,6 +54,8 @@ waits GOMP_SPINCOUNT=77 | grep -q "GOMP_SPINCOUNT = '77'" || fail "GOMP_SPINCOUN
 
 # What `bench` times as start_window.
 [[ "$("$program" first-frame 2>err.txt)" == drawn ]] || fail "first-frame: $(tail -n 1 err.txt)"
+# And as start_tour: the tour's trace is read, and the first page has its picture.
+[[ "$("$program" first-page 2>err.txt)" == drawn ]] || fail "first-page: $(tail -n 1 err.txt)"
 
 # Without its engine the program still says what it can, and why it cannot do the rest.
 rm -rf half && mkdir -p half/bin half/lib

@@ -126,6 +126,19 @@ void WindowTest::open_popup(ImGuiTestContext* ctx, const std::string& item) {
   ctx->SetRef("//$FOCUSED");
 }
 
+void WindowTest::drag_slider(ImGuiTestContext* ctx, const std::string& item, float share) {
+  ctx->MouseMove(item.c_str());
+  const ImRect rect = ctx->ItemInfo(item.c_str()).RectFull;
+  ctx->MouseDown(0);
+  for (const float part : {0.5F, 1.0F}) {
+    const float x = rect.GetCenter().x + part * (share - 0.5F) * rect.GetWidth();
+    ctx->MouseMoveToPos({x, rect.GetCenter().y});
+    ctx->Yield(4);
+  }
+  ctx->MouseUp(0);
+  ctx->Yield(2);
+}
+
 void WindowTest::export_view(const std::string& view, const std::string& format,
                              const std::string& file) {
   drive("export", [&](ImGuiTestContext* ctx) {

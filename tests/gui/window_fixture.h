@@ -45,6 +45,8 @@ class WindowTest : public ::testing::Test {
   static ImVec2 in_plot(const char* view, double x, double y);
   // Clicks what opens a popup; the names that follow are those in it.
   static void open_popup(ImGuiTestContext* ctx, const std::string& item);
+  // To a share of its length, 0 to 1, held on the way; the button is let go at its end.
+  static void drag_slider(ImGuiTestContext* ctx, const std::string& item, float share);
   // By the menu of the view's tab, as a file of this name beside the traces or of this path.
   static void export_view(const std::string& view, const std::string& format,
                           const std::string& file);

@@ -51,6 +51,47 @@ TEST_F(WindowResults, OpenWithoutATrace) {
   save_picture("results.png");
 }
 
+// By the menu of the tab, without a trace.
+TEST_F(WindowResults, AFigureIsShownBeforeItIsWritten) {
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  ASSERT_FALSE(workspace().has_trace());
+  std::vector<std::string> drawn;
+  const auto before = explorer().exporter().run_command;
+  explorer().exporter().run_command = [&](const std::vector<std::string>& arguments) {
+    drawn = arguments;
+    return std::string("no picture in this test");
+  };
+  for (const char* view : {"task_scores", "needle_grid"}) {
+    drawn.clear();
+    drive("figure", [&](ImGuiTestContext* ctx) {
+      ImGuiWindow* window = ctx->GetWindowByRef(in(view).c_str());
+      IM_CHECK(window != nullptr);
+      ctx->MouseMoveToPos(window->DC.DockTabItemRect.GetCenter());
+      ctx->MouseClick(1);
+      ctx->Yield(3);
+      ctx->ItemClick("//$FOCUSED/Figure\u2026");
+      ctx->SleepNoSkip(0.6F, 1.0F / 30);
+    });
+    settle();
+    ASSERT_TRUE(explorer().figure_sheet().is_open());
+    ASSERT_GE(drawn.size(), 4U) << view;
+    EXPECT_EQ(drawn[0], "export");
+    EXPECT_EQ(drawn[1], workspace().results.path());
+    EXPECT_THAT(drawn, testing::Contains(view));
+    // A form that is chosen is drawn anew, and stays for the next figure.
+    drive("paper", [](ImGuiTestContext* ctx) {
+      ctx->ItemClick("//###figure/**/for paper");
+      ctx->SleepNoSkip(0.6F, 1.0F / 30);
+    });
+    settle();
+    EXPECT_THAT(drawn, testing::Contains("--column")) << view;
+    explorer().figure_sheet().close();
+  }
+  explorer().exporter().run_command = before;
+}
+
 TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
   close_all();
   workspace().traces.open(results());

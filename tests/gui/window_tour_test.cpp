@@ -1,8 +1,13 @@
 // The first tour, page by page: each opens undone, what it asks for is done, and it counts.
+#include "app/figure/image.h"
+#include "app/state/questions/kept/kv_map.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
+#include <imgui_internal.h>
+
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -36,6 +41,12 @@ class WindowTour : public test::WindowTest {
     frames(8);
     settle();
   }
+  // A slider of the page, to a share of its length.
+  static void drag(const std::string& param, float share) {
+    drive("drag",
+          [&](ImGuiTestContext* ctx) { drag_slider(ctx, "//###tour/**/##" + param, share); });
+    wait();
+  }
   static void click(const std::string& item) {
     // When its script ends the engine focuses what had the focus before, and brings its tab to the front.
     ImGui::SetWindowFocus("###tour");
@@ -44,46 +55,49 @@ class WindowTour : public test::WindowTest {
           [item](ImGuiTestContext* ctx) { ctx->ItemClick(("//###tour/" + item).c_str()); });
     wait();
   }
+  // What the page asks for, as the user would bring it about.
+  static void do_what_it_says(const std::string& title) {
+    state::Cursor& cursor = workspace().cursor;
+    const auto layer = [&](int to) { return [&cursor, to] { cursor.set_layer(to); }; };
+    const auto chunk = [&](int to) { return [&cursor, to] { cursor.set_chunk(to); }; };
+    const auto method = [&](const char* spec) {
+      return [&cursor, spec] { cursor.set_method(Slot::A, spec); };
+    };
+    const auto dragged = [&](const char* param, float share) {
+      return [param, share] { drag(param, share); };
+    };
+    const std::map<std::string, std::function<void()>> steps = {
+        {"One question, two thousand tokens", chunk(15)},
+        {"What attention is, on this text", layer(2)},
+        {"Chunked prefill", chunk(9)},
+        {"KV heads are shared",
+         [&] {
+           cursor.set_layer(17);
+           cursor.set_q_head(0);
+         }},
+        {"Sinks and a heavy tail", layer(21)},
+        {"The oracle, and what recall hides", method("quoka:budget_tokens=256")},
+        {"Which method keeps the digits?", method("quoka:budget_tokens=256")},
+        {"QuoKA: the mean query", dragged("num_queries", 0)},
+        {"QuoKA takes the farthest queries", dragged("num_queries", 0.2F)},
+        {"QuoKA takes the maximum", dragged("num_queries", 0.95F)},
+        {"The budget cuts the ranking", dragged("budget_tokens", 0.4F)},
+        {"Quest reads bounds of pages", [&] { cursor.set_q_head(3); }},
+        {"AQUA leaves out lanes", layer(2)},
+        {"SnapKV forgets before it is asked", [] { explorer().run_command("go.lost"); }},
+        {"CompactAttention keeps blocks", chunk(12)},
+        {"Open and closed loop", chunk(19)},
+        {"What a budget costs", [&] { cursor.set_option("budget_sweep.metric", "span_kept"); }}};
+    if (const auto found = steps.find(title); found != steps.end()) found->second();
+  }
 };
-
-// What the page asks for, as the user would bring it about.
-void do_what_it_says(const std::string& title, state::Workspace& workspace,
-                     shell::Explorer& explorer) {
-  state::Cursor& cursor = workspace.cursor;
-  const auto layer = [&](int to) { return [&cursor, to] { cursor.set_layer(to); }; };
-  const auto chunk = [&](int to) { return [&cursor, to] { cursor.set_chunk(to); }; };
-  const auto method = [&](const char* spec) {
-    return [&cursor, spec] { cursor.set_method(Slot::A, spec); };
-  };
-  const std::map<std::string, std::function<void()>> steps = {
-      {"One question, two thousand tokens", chunk(15)},
-      {"What attention is, on this text", layer(2)},
-      {"Chunked prefill", chunk(9)},
-      {"KV heads are shared",
-       [&] {
-         cursor.set_layer(17);
-         cursor.set_q_head(0);
-       }},
-      {"Sinks and a heavy tail", layer(21)},
-      {"The oracle, and what recall hides", method("quoka:budget_tokens=256")},
-      {"Which method keeps the digits?", method("quoka:budget_tokens=256")},
-      {"QuoKA asks with few queries", method("uniform_queries:budget_tokens=256")},
-      {"QuoKA takes the maximum", method("quoka:budget_tokens=256,query_reduce=mean")},
-      {"Quest reads bounds of pages", [&] { cursor.set_q_head(3); }},
-      {"AQUA leaves out lanes", layer(2)},
-      {"SnapKV forgets before it is asked", [&] { explorer.run_command("go.lost"); }},
-      {"CompactAttention keeps blocks", chunk(12)},
-      {"Open and closed loop", chunk(19)},
-      {"What a budget costs", [&] { cursor.set_option("budget_sweep.metric", "span_kept"); }}};
-  if (const auto found = steps.find(title); found != steps.end()) found->second();
-}
 
 TEST_F(WindowTour, EveryPageOpensUndoneAndCanBeDone) {
   tour().open(first_tour());
   ASSERT_TRUE(tour().is_open());
   wait();
   const std::size_t count = tour().tour()->pages.size();
-  EXPECT_GE(count, 14U);
+  EXPECT_GE(count, 18U);
   for (std::size_t i = 0; i < count; ++i) {
     SCOPED_TRACE(page().title);
     ASSERT_EQ(tour().page(), i);
@@ -91,11 +105,39 @@ TEST_F(WindowTour, EveryPageOpensUndoneAndCanBeDone) {
     EXPECT_EQ(workspace().traces.ready()->path, page().at.trace);
     EXPECT_TRUE(page().at.view.empty() || explorer().panels().visible(page().at.view));
     EXPECT_EQ(tour().is_done(i), page().goals.empty());
-    do_what_it_says(page().title, workspace(), explorer());
+    do_what_it_says(page().title);
     wait();
     EXPECT_TRUE(tour().is_done(i));
     if (i + 1 < count) click("Next");
   }
+}
+
+// What the box holds is on screen soon: the view of the first page, and not an empty one.
+TEST_F(WindowTour, TheFirstPageHasItsPicture) {
+  tour().open(first_tour());
+  wait();
+  ASSERT_TRUE(explorer().panels().visible("token_strip"));
+  const auto strip = workspace().ask(state::KvMapQuestion{place(), workspace().method()});
+  ASSERT_TRUE(strip) << strip.error;
+  const ImGuiWindow* window = ImGui::FindWindowByName(in("token_strip").c_str() + 2);
+  ASSERT_NE(window, nullptr);
+  const ImRect rect = window->InnerRect;
+  figure::Image pixels;
+  app->after_render = [&] { pixels = app->read_pixels(); };
+  frames(1);
+  app->after_render = nullptr;
+  std::map<std::uint32_t, int> colors;
+  for (int y = static_cast<int>(rect.Min.y); y < static_cast<int>(rect.Max.y); ++y)
+    for (int x = static_cast<int>(rect.Min.x); x < static_cast<int>(rect.Max.x); ++x) {
+      const unsigned char* at = &pixels.rgba[4 * (static_cast<std::size_t>(y) * pixels.width + x)];
+      ++colors[at[0] + 256U * at[1] + 65536U * at[2]];
+    }
+  int most = 0, all = 0;
+  for (const auto& [color, count] : colors) {
+    most = std::max(most, count);
+    all += count;
+  }
+  EXPECT_LT(most, 0.9 * all) << "a tenth of the view is more than its background";
 }
 
 TEST_F(WindowTour, BeginsOnTheStartScreenAndTurnsByKeys) {

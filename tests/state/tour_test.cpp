@@ -80,6 +80,9 @@ TEST(Tour, WhatIsNotUnderstoodIsRefusedWithItsLine) {
   EXPECT_THAT(block("kv_map.truth: perhaps"), HasSubstr("perhaps"));
   EXPECT_THAT(block("done: kept=most"), HasSubstr("all, some or none"));
   EXPECT_THAT(block("done: view=nothing"), HasSubstr("nothing"));
+  EXPECT_THAT(block("done: num_queries<=few"), HasSubstr("no number"));
+  EXPECT_THAT(block("done: queries<=4"), HasSubstr("no method"));
+  EXPECT_THAT(block("knob: queries"), HasSubstr("no method has a parameter"));
   EXPECT_THAT(refusal(front + "# P\n```tour\nview: kv_map\n"), HasSubstr("has no end"));
   EXPECT_THROW(state::load_tour("/nowhere/tour.md"), Error);
 }
@@ -110,6 +113,16 @@ TEST_F(TourGoals, AreReachedWhereWhatTheyNameIsShown) {
   EXPECT_TRUE(reached("chunk=3;method=quoka"));
   EXPECT_FALSE(reached("chunk=3;method=snapkv"));
   EXPECT_FALSE(reached("chunk=3;kv_map.truth=on"));
+  EXPECT_TRUE(reached("method=quoka:budget_tokens=64"));
+  EXPECT_TRUE(reached("method=quoka:num_queries=16")) << "what is not named may have any value";
+  EXPECT_FALSE(reached("method=quoka:num_queries=4"));
+  EXPECT_FALSE(reached("method=quoka:budget_tokens=32,num_queries=16"));
+  EXPECT_FALSE(reached("method=uniform_queries:num_queries=16"));
+  EXPECT_TRUE(reached("budget_tokens<=64;num_queries>=16"));
+  EXPECT_FALSE(reached("budget_tokens<=63"));
+  EXPECT_FALSE(reached("num_queries>=17"));
+  EXPECT_FALSE(reached("method=snapkv;budget_tokens<=64"));
+  EXPECT_FALSE(reached("window<=64")) << "quoka has none";
   workspace.cursor.set_option("kv_map.truth", "on");
   EXPECT_TRUE(reached("chunk=3;kv_map.truth=on"));
 }

@@ -148,6 +148,9 @@ void TourColumn::page_ui(const widgets::Palette& palette) {
   ImGui::Dummy({0, widgets::grid(0.5F)});
   widgets::markdown_ui(palette, body_);
   part_ui(palette, "Try", to_try_);
+  const state::MethodChoice& method = workspace_.method(state::Slot::A);
+  if (!now.knobs.empty() && on_its_trace() && method.known())
+    knobs_.draw(workspace_, palette, state::Slot::A, now.knobs);
   // What is to be seen comes after the try.
   if (now.goals.empty() || is_done(page_) || tells_)
     part_ui(palette, "See", to_see_);

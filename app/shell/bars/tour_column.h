@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/shell/frame/panel_host.h"
+#include "app/shell/methods/method_knobs.h"
 #include "app/shell/windows/messages.h"
 #include "app/state/tour.h"
 #include "app/state/workspace.h"
@@ -58,6 +59,7 @@ class TourColumn {
   bool tells_ = false;  // what is to be seen, before the page is done
   std::filesystem::file_time_type saved_;
   std::chrono::steady_clock::time_point looked_;
+  MethodKnobs knobs_;
 };
 
 }  // namespace kvloupe::shell

@@ -51,7 +51,7 @@ void method_help_ui(const widgets::Palette& palette, const selection::MethodInfo
   ImGui::EndTable();
 }
 
-void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette) {
+void MethodCard::draw(state::Workspace& workspace, const widgets::Palette& palette) {
   if (!workspace.has_trace()) return;
   const auto& stand_in = workspace.explained.method();
   const state::MethodChoice& method = stand_in ? *stand_in : workspace.method();
@@ -70,7 +70,10 @@ void method_card_ui(state::Workspace& workspace, const widgets::Palette& palette
                           fmt::format("Shown in place of {}.", workspace.method().id()));
   widgets::text_wrapped(palette.text, method.spec->info().summary);
   ImGui::SeparatorText("Parameters");
-  parameters_ui(palette, *method.spec);
+  // What stands in for the method shown is no choice of the user's: it has nothing to be changed.
+  const state::Slot slot = workspace.selection().shown;
+  stand_in ? parameters_ui(palette, *method.spec)
+           : knobs_[static_cast<std::size_t>(slot)].draw(workspace, palette, slot);
   ImGui::SeparatorText("Paper");
   method_help_ui(palette, method.spec->info());
 }

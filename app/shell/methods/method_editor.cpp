@@ -3,13 +3,11 @@
 
 #include "app/shell/bars/bar_pickers.h"
 #include "app/shell/methods/method_card.h"
-#include "app/shell/methods/param_ui.h"
 #include "app/state/method_groups.h"
 #include "app/state/questions/how_it_ran/run.h"
 #include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
-#include "core/base/error.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -128,7 +126,7 @@ void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& pal
   const char* popup = slot == state::Slot::A ? "method A" : "method B";
   const bool pressed = card_ui(workspace, palette, slot, popup, width);
   if (pressed) {
-    problem_.clear();
+    knobs_[static_cast<std::size_t>(slot)].forget_problem();
     ImGui::OpenPopup(popup);
   }
   // Below its card, but not over the page of a tour, which says what to do in it.
@@ -141,25 +139,10 @@ void MethodEditor::draw(state::Workspace& workspace, const widgets::Palette& pal
   ImGui::SetNextWindowSizeConstraints({widgets::em(28), 0},
                                       {widgets::em(kWidest), widgets::em(46)});
   if (ImGui::BeginPopup(popup)) {
-    follow(workspace, slot);
+    knobs_[static_cast<std::size_t>(slot)].follow(workspace, slot);
     popup_ui(workspace, palette, slot);
     ImGui::EndPopup();
   }
-}
-
-void MethodEditor::follow(const state::Workspace& workspace, state::Slot slot) {
-  const auto index = static_cast<std::size_t>(slot);
-  const state::MethodChoice& choice = workspace.method(slot);
-  const state::Place& place = workspace.place();
-  const std::string key = place.trace_key() + choice.key();
-  if (drafted_[index] == key) return;
-  drafted_[index] = key;
-  problem_.clear();
-  state::MethodDraft draft(
-      choice.known() ? choice.text : state::default_spec(place.info().num_tokens),
-      place.trace->shape());
-  draft.keep_budget_of(drafts_[index]);
-  drafts_[index] = std::move(draft);
 }
 
 void MethodEditor::runs_ui(state::Workspace& workspace, const widgets::Palette& palette,
@@ -207,10 +190,11 @@ void MethodEditor::help_ui(const widgets::Palette& palette, const selection::Met
 
 void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette& palette,
                             state::Slot slot) {
-  state::MethodDraft& draft = drafts_[static_cast<std::size_t>(slot)];
+  MethodKnobs& knobs = knobs_[static_cast<std::size_t>(slot)];
+  state::MethodDraft& draft = knobs.draft();
   runs_ui(workspace, palette, slot);
   ImGui::SeparatorText("Select anew on stored Q and K (open loop)");
-  bool changed = methods_ui(workspace, palette, draft);
+  Edit edit = methods_ui(workspace, palette, draft) ? Edit::Done : Edit::None;
   const selection::MethodInfo* info = selection::find_method(draft.id());
   if (info != nullptr) {
     widgets::text_wrapped(palette.muted, info->summary);
@@ -218,23 +202,11 @@ void MethodEditor::popup_ui(state::Workspace& workspace, const widgets::Palette&
         reason_of(unavailable_.ask(workspace, {workspace.place()}), info->id);
     if (!reason.empty()) widgets::text_wrapped(palette.warning, "With its defaults: " + reason);
   }
-  const state::MethodDraft defaults =
-      draft.defaults(workspace.place().trace->shape(), workspace.place().info().num_tokens);
-  changed |= params_ui(draft, defaults, workspace.place().info().num_tokens);
+  edit = std::max(edit, params_ui(draft, knobs.defaults(workspace), knobs.room(workspace)));
   if (info != nullptr) help_ui(palette, *info);
-  const std::string problem = draft.problem();
-  if (changed && problem.empty()) {
-    try {
-      workspace.cursor.set_method(slot, draft.spec());
-      drafted_[static_cast<std::size_t>(slot)] =
-          workspace.place().trace_key() + workspace.method(slot).key();
-      problem_.clear();
-    } catch (const Error& error) {
-      problem_ = error.what();
-    }
-  }
-  if (!problem.empty() || !problem_.empty())
-    widgets::text_wrapped(palette.error, problem.empty() ? problem_ : problem);
+  knobs.apply(workspace, slot, edit);
+  if (const std::string problem = knobs.problem(); !problem.empty())
+    widgets::text_wrapped(palette.error, problem);
   ImGui::Separator();
   const widgets::FontScope mono(widgets::Type::Number);
   widgets::text_wrapped(palette.muted, draft.spec());

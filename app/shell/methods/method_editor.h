@@ -2,12 +2,11 @@
 #pragma once
 
 #include "app/shell/methods/method_finder.h"
-#include "app/state/method_draft.h"
+#include "app/shell/methods/method_knobs.h"
 #include "app/state/questions/how_it_ran/runs.h"
 #include "app/state/workspace.h"
 
 #include <array>
-#include <string>
 
 namespace kvloupe::widgets {
 struct Palette;
@@ -27,16 +26,12 @@ class MethodEditor {
   // Recorded runs, then all methods; true when another method was taken.
   static void runs_ui(state::Workspace& workspace, const widgets::Palette& palette,
                       state::Slot slot);
-  // The draft is of the method that the slot has, whoever changed that.
-  void follow(const state::Workspace& workspace, state::Slot slot);
   bool methods_ui(state::Workspace& workspace, const widgets::Palette& palette,
                   state::MethodDraft& draft);
   static void help_ui(const widgets::Palette& palette, const selection::MethodInfo& method);
 
   state::LastAnswer<state::UnavailableQuestion> unavailable_;
-  std::array<state::MethodDraft, 2> drafts_;
-  std::array<std::string, 2> drafted_;  // keys of the choices that the drafts stand for
-  std::string problem_;
+  std::array<MethodKnobs, 2> knobs_;
   MethodFinder finder_;
 };
 

@@ -236,7 +236,7 @@ void CaptureForm::method_ui(const widgets::Palette& palette, state::MethodDraft&
   if (taken != nullptr) draft.change_method(taken->id, {}, tokens);
   if (const auto* info = selection::find_method(draft.id()))
     widgets::text_wrapped(palette.muted, info->summary);
-  params_ui(draft, draft.defaults({}, tokens), 1 << 30);
+  params_ui(draft, draft.defaults({}, tokens), {});
   if (!draft.problem().empty()) widgets::text_wrapped(palette.error, draft.problem());
   ImGui::EndPopup();
   take_drafts();

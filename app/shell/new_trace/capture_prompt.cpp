@@ -187,7 +187,7 @@ void CapturePrompt::task_ui(const widgets::Palette& palette, CaptureRequest& req
   for (const selection::ParamInfo& param : task->params) {
     std::string& value =
         task_values_.try_emplace(task->id + "." + param.name, param.default_text).first->second;
-    param_ui(param, value, param.default_text, 0);
+    param_ui({param, param.default_text, {}}, value);
     if (value != param.default_text && !value.empty())
       spec += (spec == task->id ? ":" : ",") + param.name + "=" + value;
   }

@@ -121,6 +121,8 @@ void FigureSheet::open(const state::ViewInfo& view) {
   // What failed is tried again; of another view a picture would pass for one of this.
   if (preview_ != nullptr && (!preview_->problem.empty() || title_ != view.title)) preview_.reset();
   what_ = state::describe(workspace_, view);
+  // Results alone have no place that would remember it.
+  if (view.shows_results && !workspace_.has_trace()) what_.picture = last_form_;
   title_ = view.title;
   formats_ = view.formats();
   std::erase_if(formats_, [](state::Format format) { return !state::is_picture(format); });
@@ -167,7 +169,9 @@ void FigureSheet::form_ui(const widgets::Palette& palette) {
   paper ? paper_ui(palette, form) : pixels_ui(palette, form);
   ImGui::Checkbox("title and chips", &form.head);
   // The next figure has it, too.
-  if (!(form == before)) workspace_.cursor.set_picture(form);
+  if (form == before) return;
+  workspace_.cursor.set_picture(form);
+  last_form_ = form;
 }
 
 void FigureSheet::files_ui(const std::string& folder) {

@@ -45,6 +45,7 @@ class FigureSheet {
   Exporter& exporter_;
   bool open_ = false;
   state::ViewState what_;
+  state::PictureForm last_form_;
   std::string title_;
   std::vector<state::Format> formats_;
   std::string asked_;  // the command line that was drawn last, or is now; empty: none
