@@ -117,8 +117,9 @@ TEST(Table, MarksTheBestWhereThatIsAskedFor) {
   EXPECT_THAT(latex.standard_output, HasSubstr("\\underline{"));
   expect_refused(table("method_compare", {"--csv", "-", "--mark-best"}), 2,
                  "--mark-best marks nothing here", "only --latex and --markdown have marks");
-  expect_refused(table("trace_info", {"--latex", "-", "--mark-best"}), 2,
-                 "--mark-best marks nothing here", "trace_info");
+  expect_refused(
+      run_program({"export", kTrace, "--view", "trace_info", "--latex", "-", "--mark-best"}), 2,
+      "--mark-best marks nothing here", "trace_info");
 }
 
 // Width and height by the header of the file.
