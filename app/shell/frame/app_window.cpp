@@ -6,6 +6,7 @@
 #include "app/shell/frame/pace.h"
 #include "app/shell/saved/session_saver.h"
 #include "core/base/error.h"
+#include "core/base/large_blocks.h"
 
 #include <epoxy/gl.h>
 
@@ -169,6 +170,7 @@ void AppWindow::Impl::draw_other_windows() {
 }
 
 AppWindow::AppWindow(Options options) : impl_(std::make_unique<Impl>()) {
+  give_back_large_blocks();
   impl_->options = std::move(options);
   impl_->display.emplace([impl = impl_.get()] {
     if (impl->saver) impl->saver->save_now();
