@@ -5,6 +5,7 @@
 #include "capture/engine.h"
 #include "capture/run/capture.h"
 #include "core/base/error.h"
+#include "core/base/large_blocks.h"
 #include "core/base/memory_account.h"
 #include "core/measure/timing.h"
 
@@ -88,6 +89,7 @@ std::vector<Row> window_rows(const std::string& trace, const WorkContext& contex
 }
 
 void run_window_suite(SuiteRun& run) {
+  give_back_large_blocks();  // as the window does
   run.step(0, 2, "the window");
   for (Row& row : window_rows(run.trace, run.quiet())) run.add(std::move(row));
   run.step(1, 2, "the start of the program");

@@ -81,6 +81,9 @@ DiffSide side_of(const session::TraceSession& session, const replay::MethodName&
 }
 
 void note_other_model(const trace::ModelInfo& a, const trace::ModelInfo& b) {
+  if (a.kv_heads != b.kv_heads)
+    log::warning(
+        "the recordings have other KV heads of the model: equal numbers are not the same head");
   if (trace::same_model(a, b)) return;
   log::warning("the traces are of two model files, of {} and {}; tokens are matched by their text",
                printable(a.name), printable(b.name));

@@ -69,6 +69,8 @@ std::string note_of(const OpenTrace& other, const Place& place, const AlignedTra
     add(here.model.name == there.model.name
             ? "The models are of different files."
             : fmt::format("{} is of another model, {}.", other.name, printable(there.model.name)));
+  if (here.model.kv_heads != there.model.kv_heads)
+    add("The recordings have other KV heads of the model: equal numbers are not the same head.");
   if (!aligned.same_prompt())
     add(fmt::format(
         "The prompts share {} tokens, of {} here and {} there, and are matched by them.",

@@ -47,12 +47,12 @@ const h5::Dataset& heads_of(const LayerSources& sources, Stored what) {
 
 h5::Handle open_trace(const fs::path& path) {
   std::error_code code;
-  // Our build of HDF5 has no driver that reads a part of a file over HTTP.
-  if (path.string().find("://") != std::string::npos)
-    throw input_error(
-        "cannot open " + path.string(), "traces are read from a disk",
-        "cut it where it lies, kvloupe slice T.h5 --layers 3-5 -o S.h5, and copy S.h5");
   if (!fs::exists(path, code)) {
+    // Our build of HDF5 has no driver that reads a part of a file over HTTP.
+    if (path.string().find(":/") != std::string::npos)
+      throw input_error(
+          "cannot open " + path.string(), "it is an address, and traces are read from a disk",
+          "cut it where it lies, kvloupe slice T.h5 --layers 3-5 -o S.h5, and copy S.h5");
     const fs::path part = part_path(path);
     throw input_error("cannot open " + path.string(), "there is no such file",
                       fs::exists(part, code)

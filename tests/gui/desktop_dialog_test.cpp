@@ -30,7 +30,8 @@ class DesktopDialogs : public test::WindowTest {
       std::ofstream(folder_ / "zenity")
           << "#!/bin/sh\necho $$ > " << (folder_ / "pid").string() << "\nprintf '%s\\n' \"$@\" > "
           << (folder_ / "arguments").string() << "\n[ -e " << (folder_ / "waits").string()
-          << " ] && exec sleep 100\ncat " << (folder_ / "answer").string() << " 2>/dev/null\n";
+          << " ] && exec sleep 100\n[ -e " << (folder_ / "fails").string()
+          << " ] && exit 1\nsleep 0.5\ncat " << (folder_ / "answer").string() << " 2>/dev/null\n";
       fs::permissions(folder_ / "zenity", fs::perms::owner_all);
       const std::string path = folder_.string() + ":" + std::getenv("PATH");
       return ::setenv("PATH", path.c_str(), 1) == 0 && shell::DesktopDialog::is_there();
@@ -38,7 +39,8 @@ class DesktopDialogs : public test::WindowTest {
     ASSERT_TRUE(is_found);
     close_all();
     if (!explorer().settings().desktop_dialogs) explorer().run_command("desktop_dialogs");
-    for (const char* name : {"pid", "arguments", "waits", "answer"}) fs::remove(folder_ / name);
+    for (const char* name : {"pid", "arguments", "waits", "fails", "answer"})
+      fs::remove(folder_ / name);
   }
   static std::string text_of(const char* name) {
     std::ifstream file(folder_ / name);
@@ -53,7 +55,7 @@ class DesktopDialogs : public test::WindowTest {
   static void ask() {
     explorer().run_command("open");
     wait_for("arguments");
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 200; ++i) {
       frames(1);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -81,6 +83,14 @@ TEST_F(DesktopDialogs, ClosingItChangesNothing) {
   std::ofstream(folder_ / "answer") << "/no/such/file.h5\n";
   ask();
   EXPECT_FALSE(workspace().has_trace());
+}
+
+TEST_F(DesktopDialogs, WhereItCannotBeShownTheWindowsOwnIs) {
+  std::ofstream(folder_ / "fails") << "yes";
+  ask();
+  EXPECT_NE(ImGui::GetTopMostPopupModal(), nullptr);
+  drive("close", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_Escape); });
+  EXPECT_EQ(ImGui::GetTopMostPopupModal(), nullptr);
 }
 
 TEST_F(DesktopDialogs, ItEndsWithTheNextQuestion) {

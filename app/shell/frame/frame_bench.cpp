@@ -8,7 +8,6 @@
 #include "app/state/questions/kept/attention_map.h"
 #include "app/state/questions/kept/kv_map.h"
 #include "core/base/error.h"
-#include "core/base/large_blocks.h"
 #include "core/base/quantile.h"
 #include "core/base/seconds_since.h"
 
@@ -83,7 +82,6 @@ std::string running_of(const state::Answers& answers) {
 
 FrameBenchReport measure_frames(const std::string& trace, const FrameBenchOptions& options) {
   FrameBenchReport report;
-  give_back_large_blocks();
   figure::HeadlessRenderer renderer(options.width, options.height, options.scale);
   report.renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
   // As the window: jobs step back behind its frames, and while it only waits for them it paces those.

@@ -5,9 +5,10 @@
 #include "core/base/error.h"
 
 #include <fmt/format.h>
-#include <imgui.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace kvloupe::shell {
 
@@ -15,7 +16,14 @@ void MethodKnobs::follow(const state::Workspace& workspace, state::Slot slot) {
   const state::MethodChoice& choice = workspace.method(slot);
   const state::Place& place = workspace.place();
   const std::string key = place.trace_key() + choice.key();
+  // What was typed or dragged ends with the controls: they may come back for another method.
+  if (ImGui::GetFrameCount() > frame_ + 1) {
+    drafted_.clear();
+    dragging_ = false;
+  }
+  frame_ = ImGui::GetFrameCount();
   if (drafted_ == key) return;
+  if (std::exchange(dragging_, false)) ImGui::ClearActiveID();  // somebody else changed the method
   drafted_ = key;
   problem_.clear();
   state::MethodDraft draft(
@@ -32,8 +40,11 @@ state::MethodDraft MethodKnobs::defaults(const state::Workspace& workspace) cons
 void MethodKnobs::draw(state::Workspace& workspace, const widgets::Palette& palette,
                        state::Slot slot, const std::vector<std::string>& only) {
   follow(workspace, slot);
-  apply(workspace, slot,
-        params_table_ui(palette, draft_, defaults(workspace), room(workspace), only));
+  // A hand that holds a slider does not go on in another slot or trace.
+  ImGui::PushID((workspace.place().trace_key() + state::letter_of(slot)).c_str());
+  const Edit edit = params_table_ui(palette, draft_, defaults(workspace), room(workspace), only);
+  ImGui::PopID();
+  apply(workspace, slot, edit);
   if (const std::string wrong = problem(); !wrong.empty())
     widgets::text_wrapped(palette.error, wrong);
 }
@@ -41,8 +52,8 @@ void MethodKnobs::draw(state::Workspace& workspace, const widgets::Palette& pale
 void MethodKnobs::apply(state::Workspace& workspace, state::Slot slot, Edit edit) {
   if (edit == Edit::Live) return drag(workspace, slot);
   if (edit == Edit::None && !dragging_) return;
-  // Also where the control went away while it was dragged.
-  show(workspace, slot, true);
+  // A slider that was pressed and not moved chooses nothing.
+  if (!dragging_ || draft_.spec() != begun_) show(workspace, slot, true);
   dragging_ = false;
 }
 
@@ -52,8 +63,9 @@ void MethodKnobs::drag(state::Workspace& workspace, state::Slot slot) {
   constexpr double kRests = 0.25;
   if (!dragging_) {
     dragging_ = true;
-    ++drag_;
-    shown_ = wanted_ = workspace.method(slot).text;
+    static int drags = 0;  // of all controls: each drag is a step back of its own
+    drag_ = ++drags;
+    begun_ = shown_ = wanted_ = workspace.method(slot).text;
   }
   const std::string spec = draft_.spec();
   if (spec != wanted_) changed_ = ImGui::GetTime();

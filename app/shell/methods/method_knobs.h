@@ -36,9 +36,11 @@ class MethodKnobs {
   std::string drafted_;  // key of the choice that the draft stands for
   std::string problem_;
   bool dragging_ = false;
-  int drag_ = 0;                // number of this drag
-  std::string wanted_, shown_;  // SPECs of this drag: the newest, and the one last shown
-  double changed_ = 0;          // seconds, when the newest came
+  int drag_ = 0;   // number of this drag
+  int frame_ = 0;  // in which the controls were last drawn
+  // SPECs of this drag: the one at its beginning, the newest, and the one last shown.
+  std::string begun_, wanted_, shown_;
+  double changed_ = 0;  // seconds, when the newest came
 };
 
 }  // namespace kvloupe::shell

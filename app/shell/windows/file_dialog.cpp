@@ -33,6 +33,8 @@ void FileDialog::open(Purpose purpose, const std::string& title, const std::file
   title_ = title;
   chosen_ = std::move(chosen);
   open_ = false;
+  start_ = start;
+  asked_ = ImGui::GetTime();
   desktop_.reset();
   if (prefers_desktop && DesktopDialog::is_there())
     desktop_ = std::make_unique<DesktopDialog>(purpose == Purpose::SaveFile, title, start,
@@ -45,6 +47,9 @@ void FileDialog::take_from_desktop() {
   const std::optional<std::string> path = desktop_->poll();
   if (!path) return;
   desktop_.reset();
+  // No hand closes it so fast: its program failed.
+  constexpr double kLeast = 0.3;
+  if (path->empty() && ImGui::GetTime() - asked_ < kLeast) return open_here(start_);
   const auto chosen = std::exchange(chosen_, nullptr);
   if (!path->empty()) chosen(*path);
 }

@@ -37,6 +37,8 @@ class FileDialog {
   void confirm();
 
   std::unique_ptr<DesktopDialog> desktop_;
+  std::filesystem::path start_;
+  double asked_ = 0;  // seconds, when the desktop's was opened
   bool open_ = false;
   bool appearing_ = false;
   Purpose purpose_ = Purpose::OpenTrace;

@@ -18,7 +18,7 @@ def numbers_of_heads(heads):
             raise TypeError
         for count, head in enumerate(heads):
             # A truth value of numpy has an index in its older versions.
-            if type(head).__name__ in ("bool", "bool_") or count == MOST_NAMED:
+            if type(head).__name__ in ("bool", "bool_") or str(getattr(head, "dtype", "")).endswith("bool") or count == MOST_NAMED:
                 raise TypeError
             numbers.add(operator.index(head))
     except TypeError:

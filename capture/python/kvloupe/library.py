@@ -75,7 +75,10 @@ def _load(file):
             ("selector_row", ctypes.c_int, [selector, number, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)), ctypes.POINTER(number)]),
             ("selector_dense_reason", ctypes.c_char_p, [selector]),
             ("selector_reset", ctypes.c_int, [selector, number, number])):
-        function = getattr(loaded, "kvloupe_" + name)
+        try:
+            function = getattr(loaded, "kvloupe_" + name)
+        except AttributeError as error:
+            raise KvloupeError(f"the library {file} cannot be used", f"it is older than this package: {error}", "use the library and the package of one version") from None
         function.restype, function.argtypes = result, arguments
     return loaded
 

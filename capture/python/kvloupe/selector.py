@@ -237,8 +237,8 @@ def _set_layer_types(model, layer_types):
     """Fills the member and returns what it points at."""
     if layer_types is None:
         return []
-    given = list(layer_types)
-    if len(given) != model.num_layers or any(type not in LAYER_TYPES for type in given):
+    given = list(layer_types) if hasattr(layer_types, "__iter__") else []
+    if len(given) != model.num_layers or any(not isinstance(type, str) or type not in LAYER_TYPES for type in given):
         raise KvloupeError("layer_types cannot be used", f"it has one of {', '.join(LAYER_TYPES)} for each of {model.num_layers} layers", "give what info says of them")
     kept = (ctypes.c_int32 * max(1, len(given)))(*(LAYER_TYPES[type] for type in given))
     model.layer_types = kept

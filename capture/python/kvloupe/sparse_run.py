@@ -99,7 +99,8 @@ class SparseRun:
 
     def _hash_for(self, spec):
         """By which a calibrated basis is found; it takes a while."""
-        if not isinstance(spec, str) or spec_facts(spec)["basis"] != "auto":
+        facts = spec_facts(spec) if isinstance(spec, str) else {"basis": None}
+        if facts["basis"] != "auto" or facts["lanes"]:  # those are refused without a file
             return ""
         return hash_with_adapter(self._model, hash_of_model(self._model), adapter_of(self._given_model))
 

@@ -1,5 +1,6 @@
 #include "core/trace/fields/attributes.h"
 
+#include "core/base/units.h"
 #include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/fields.h"
 #include "core/trace/fields/trace_names.h"
@@ -225,6 +226,17 @@ template <typename Number>
 std::string not_negative(const Number& value) {
   return value >= 0 ? "" : fmt::format("is {}, below 0", value);
 }
+// "0,3".
+std::string numbers_in_order(const std::string& text) {
+  std::int64_t last = -1;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    const auto number = parse_int(text.substr(begin, end - begin));
+    if (!number || *number <= last) return "does not name heads in ascending order";
+    last = *number;
+  }
+  return "";
+}
 std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
 template <typename Struct>
@@ -254,7 +266,7 @@ const Attributes<ModelInfo>& table() {
        row("num_layers", &S::num_layers, Required, kFirst, between(1, kMaxLayers)),
        row("num_q_heads", &S::num_q_heads, Required, kFirst, between(1, kMaxHeads)),
        row("num_kv_heads", &S::num_kv_heads, Required, kFirst, between(1, kMaxHeads)),
-       row("kv_heads", &S::kv_heads, Exact, 13).where([](const S& model) {
+       row("kv_heads", &S::kv_heads, Optional, 13, numbers_in_order).where([](const S& model) {
          return !model.kv_heads.empty();
        }),
        row("head_dim", &S::head_dim, Required, kFirst, between(1, kMaxHeadDim)),
