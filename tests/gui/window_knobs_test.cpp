@@ -96,7 +96,7 @@ TEST_F(WindowKnobs, TakesTypedNumbersSingleStepsAndWords) {
   });
   EXPECT_EQ(value("num_queries"), "13");
   drive("word", [](ImGuiTestContext* ctx) {
-    open_popup(ctx, knob("query_reduce"));
+    open_popup(ctx, in(state::kMethodWindow, "/$$0/##parameters/##query_reduce"));
     ctx->ItemClick("mean");
     ctx->Yield(3);
   });

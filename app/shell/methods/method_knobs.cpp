@@ -40,8 +40,8 @@ state::MethodDraft MethodKnobs::defaults(const state::Workspace& workspace) cons
 void MethodKnobs::draw(state::Workspace& workspace, const widgets::Palette& palette,
                        state::Slot slot, const std::vector<std::string>& only) {
   follow(workspace, slot);
-  // A hand that holds a slider does not go on in another slot or trace.
-  ImGui::PushID((workspace.place().trace_key() + state::letter_of(slot)).c_str());
+  ImGui::PushID(
+      static_cast<int>(slot));  // a hand that holds a slider does not go on in the other slot
   const Edit edit = params_table_ui(palette, draft_, defaults(workspace), room(workspace), only);
   ImGui::PopID();
   apply(workspace, slot, edit);
