@@ -4,6 +4,10 @@
 
 namespace kvloupe {
 
-void give_back_large_blocks() { ::mallopt(M_MMAP_THRESHOLD, 8 << 20); }
+void give_back_large_blocks() {
+  ::mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  ::mallopt(M_TRIM_THRESHOLD,
+            128 << 10);  // glibc's own at the start: frees before this have raised it
+}
 
 }  // namespace kvloupe
