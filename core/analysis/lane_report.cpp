@@ -10,6 +10,7 @@
 #include "core/session/session_tensors.h"
 
 #include <ATen/ATen.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>

@@ -6,8 +6,8 @@ namespace kvloupe {
 
 void give_back_large_blocks() {
   ::mallopt(M_MMAP_THRESHOLD, 8 << 20);
-  ::mallopt(M_TRIM_THRESHOLD,
-            128 << 10);  // glibc's own at the start: frees before this have raised it
+  // What glibc begins with: blocks that were freed before have raised it.
+  ::mallopt(M_TRIM_THRESHOLD, 128 << 10);
 }
 
 }  // namespace kvloupe

@@ -4,8 +4,8 @@
 namespace kvloupe {
 
 // Blocks of 8 MB and more go back to the system at once. By itself glibc keeps freed blocks of up to 32 MB
-// for the next ones: the window then holds 55 MB more than its limit says, and its frames are up to a sixth
-// faster (docs/performance.md). For the whole process, from then on.
+// for the next ones, and the window holds some 50 MB more (docs/performance.md). For the whole process, from
+// then on.
 void give_back_large_blocks();
 
 }  // namespace kvloupe

@@ -75,9 +75,9 @@ struct MethodList {
 // of the catalogue, each with those of the parameters that it has. Threshold methods take a budget only
 // beside lowering=budget. Throws Error{Usage}.
 MethodList parse_methods(const std::string& text);
-// Of "all", with these values.
-MethodList all_methods(const selection::ParamValues& values);
 // All that the texts name, in their order.
 MethodList parse_methods(const std::vector<std::string>& texts);
+// What "all:name=value,..." stands for.
+MethodList all_methods(const selection::ParamValues& values);
 
 }  // namespace kvloupe::replay

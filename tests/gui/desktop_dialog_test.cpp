@@ -78,11 +78,14 @@ TEST_F(DesktopDialogs, WhatItAnswersIsOpened) {
 }
 
 TEST_F(DesktopDialogs, ClosingItChangesNothing) {
+  const std::size_t said = explorer().messages().history().size();
   ask();
   EXPECT_FALSE(workspace().has_trace());
+  EXPECT_EQ(ImGui::GetTopMostPopupModal(), nullptr);
+  EXPECT_EQ(explorer().messages().history().size(), said) << "nothing was asked to be opened";
   std::ofstream(folder_ / "answer") << "/no/such/file.h5\n";
   ask();
-  EXPECT_FALSE(workspace().has_trace());
+  EXPECT_EQ(explorer().messages().history().size(), said + 1) << "that file was";
 }
 
 TEST_F(DesktopDialogs, WhereItCannotBeShownTheWindowsOwnIs) {

@@ -110,6 +110,7 @@ TEST_F(WindowKnobs, OfAMethodThatStandsInNothingCanBeChanged) {
   explorer().panels().show("slot_scores");
   settle();
   ASSERT_TRUE(workspace().explained.method());
+  EXPECT_TRUE(explorer().panels().visible(state::kMethodWindow));
   drive("look", [](ImGuiTestContext* ctx) {
     IM_CHECK(ctx->ItemInfo(knob("num_queries").c_str(), ImGuiTestOpFlags_NoError).ID == 0);
   });

@@ -122,6 +122,8 @@ TEST_F(HostileTest, Model) {
   expect_refused("head_dim", [](hid_t f) { set_int(f, "/model", "head_dim", -8); });
   expect_refused("num_layers", [](hid_t f) { set_int(f, "/model", "num_layers", 1 << 30); });
   expect_refused("one integer", [](hid_t f) { set_text(f, "/model", "num_q_heads", "4"); });
+  for (const char* heads : {"heads", "1,0", "0,0", "-1", ""})
+    expect_defect("kv_heads", [&](hid_t f) { set_text(f, "/model", "kv_heads", heads); });
   expect_defect("softmax_scale", [](hid_t f) {
     set_double(f, "/model", "softmax_scale", std::numeric_limits<double>::quiet_NaN());
   });

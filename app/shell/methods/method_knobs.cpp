@@ -11,6 +11,17 @@
 #include <utility>
 
 namespace kvloupe::shell {
+namespace {
+
+// Of a run whose method is not known here: of the one that a window begins with.
+state::MethodDraft draft_of(const state::Workspace& workspace, state::Slot slot) {
+  const state::MethodChoice& choice = workspace.method(slot);
+  const state::Place& place = workspace.place();
+  return {choice.known() ? choice.text : state::default_spec(place.info().num_tokens),
+          place.trace->shape()};
+}
+
+}  // namespace
 
 void MethodKnobs::follow(const state::Workspace& workspace, state::Slot slot) {
   const state::MethodChoice& choice = workspace.method(slot);
@@ -26,9 +37,7 @@ void MethodKnobs::follow(const state::Workspace& workspace, state::Slot slot) {
   if (std::exchange(dragging_, false)) ImGui::ClearActiveID();  // somebody else changed the method
   drafted_ = key;
   problem_.clear();
-  state::MethodDraft draft(
-      choice.known() ? choice.text : state::default_spec(place.info().num_tokens),
-      place.trace->shape());
+  state::MethodDraft draft = draft_of(workspace, slot);
   draft.keep_budget_of(draft_);
   draft_ = std::move(draft);
 }
@@ -52,8 +61,8 @@ void MethodKnobs::draw(state::Workspace& workspace, const widgets::Palette& pale
 void MethodKnobs::apply(state::Workspace& workspace, state::Slot slot, Edit edit) {
   if (edit == Edit::Live) return drag(workspace, slot);
   if (edit == Edit::None && !dragging_) return;
-  // A slider that was pressed and not moved chooses nothing.
-  if (!dragging_ || draft_.spec() != begun_) show(workspace, slot, true);
+  // A slider that was pressed and not moved chooses nothing; one that came back undoes what was shown meanwhile.
+  if (!dragging_ || draft_.spec() != begun_ || shown_ != begun_) show(workspace, slot, true);
   dragging_ = false;
 }
 
@@ -65,7 +74,7 @@ void MethodKnobs::drag(state::Workspace& workspace, state::Slot slot) {
     dragging_ = true;
     static int drags = 0;  // of all controls: each drag is a step back of its own
     drag_ = ++drags;
-    begun_ = shown_ = wanted_ = workspace.method(slot).text;
+    begun_ = shown_ = wanted_ = draft_of(workspace, slot).spec();
   }
   const std::string spec = draft_.spec();
   if (spec != wanted_) changed_ = ImGui::GetTime();
@@ -106,12 +115,16 @@ ParamRoom MethodKnobs::room(const state::Workspace& workspace) const {
     rows = std::max<std::int64_t>(rows, chunk.length);
   if (!draft_.problem().empty()) return room;
   const auto spec = selection::MethodSpec::parse(draft_.spec());
-  const auto all =
-      selection::ablated(spec, selection::Ablation::AllRows, rows, place.trace->shape());
-  if (!all) return room;
-  for (const auto& [name, value] : all->parameters())
-    if (value == std::to_string(rows) && name != "budget_tokens")
-      room.most[name] = static_cast<double>(rows);
+  const auto with_all_of = [&](std::int64_t count) {
+    return selection::ablated(spec, selection::Ablation::AllRows, count, place.trace->shape());
+  };
+  const auto all = with_all_of(rows), of_one_more = with_all_of(rows + 1);
+  if (!all || !of_one_more) return room;
+  // What follows the number of rows is one.
+  const auto others = of_one_more->parameters();
+  for (const auto& param : all->parameters())
+    if (std::ranges::find(others, param) == others.end())
+      room.most[param.first] = static_cast<double>(rows);
   return room;
 }
 

@@ -5,24 +5,31 @@
 #include "app/widgets/figure.h"
 #include "core/base/units.h"
 
+#include <fmt/format.h>
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 namespace kvloupe::shell {
 namespace {
 
+constexpr std::array<std::string_view, 3> kTraceEndings{".h5", ".hdf5", ".h5.part"};
+
 bool is_trace_name(const std::string& name) {
-  const auto ends = [&](std::string_view suffix) {
-    return name.size() > suffix.size() && name.ends_with(suffix);
-  };
-  return ends(".h5") || ends(".hdf5") || ends(".h5.part");
+  return std::ranges::any_of(kTraceEndings, [&](std::string_view ending) {
+    return name.size() > ending.size() && name.ends_with(ending);
+  });
 }
 
 std::vector<std::string> filters_of(FileDialog::Purpose purpose) {
   if (purpose != FileDialog::Purpose::OpenTrace) return {"All files", "*"};
-  return {"Traces", "*.h5 *.hdf5 *.h5.part", "All files", "*"};
+  std::string patterns;
+  for (const std::string_view ending : kTraceEndings)
+    patterns += fmt::format("{}*{}", patterns.empty() ? "" : " ", ending);
+  return {"Traces", patterns, "All files", "*"};
 }
 
 }  // namespace
@@ -37,7 +44,9 @@ void FileDialog::open(Purpose purpose, const std::string& title, const std::file
   asked_ = ImGui::GetTime();
   desktop_.reset();
   if (prefers_desktop && DesktopDialog::is_there())
-    desktop_ = std::make_unique<DesktopDialog>(purpose == Purpose::SaveFile, title, start,
+    // A folder that ends with a slash is opened, another one is marked in the folder around it.
+    desktop_ = std::make_unique<DesktopDialog>(purpose == Purpose::SaveFile, title,
+                                               purpose == Purpose::SaveFile ? start : start / "",
                                                filters_of(purpose));
   else
     open_here(start);
@@ -49,7 +58,14 @@ void FileDialog::take_from_desktop() {
   desktop_.reset();
   // No hand closes it so fast: its program failed.
   constexpr double kLeast = 0.3;
-  if (path->empty() && ImGui::GetTime() - asked_ < kLeast) return open_here(start_);
+  if (path->empty() && ImGui::GetTime() - asked_ < kLeast) {
+    open_here(start_);
+    problem_ =
+        "The desktop's file dialog ended at once, so this one is shown. To keep it, choose "
+        "\u201CFile "
+        "dialogs of the desktop or of this window\u201D in the command palette.";
+    return;
+  }
   const auto chosen = std::exchange(chosen_, nullptr);
   if (!path->empty()) chosen(*path);
 }

@@ -92,7 +92,7 @@ def method_of(given, axis, budget, model, forms):
     if not isinstance(given, str):
         return OfFunction(given, axis or "kv_head", budget, model, forms)
     if axis is not None or budget is not None:
-        raise KvloupeError("rows and budget cannot be used here", "a SPEC says itself what it keeps", "leave them out; the SPEC has budget_tokens")
+        raise KvloupeError("rows and budget cannot be used here", "a SPEC says itself what it keeps", "leave them out, and give the SPEC its budget, as in quoka:budget_tokens=256")
     return OfSpec(given, model, forms)
 
 
