@@ -32,6 +32,7 @@ void WindowTest::start(shell::AppWindow::Options options) {
   options.vsync = false;
   options.settings.desktop_dialogs = false;  // this machine may have one
   app = std::make_unique<shell::AppWindow>(std::move(options));
+  app->shown_of = 10;
   engine = ImGuiTestEngine_CreateContext();
   ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
   io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;

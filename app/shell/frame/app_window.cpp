@@ -226,15 +226,7 @@ bool AppWindow::frame() {
     impl_->lively = kFramesAfterInput;
   impl_->explorer->frame();
   ImGui::Render();
-  int pixel_width = 0, pixel_height = 0;
-  glfwGetFramebufferSize(impl_->window, &pixel_width, &pixel_height);
-  glViewport(0, 0, pixel_width, pixel_height);
-  const ImVec4 back = widgets::to_vec4(impl_->gui->palette().panel);
-  glClearColor(back.x, back.y, back.z, 1.0F);
-  glClear(GL_COLOR_BUFFER_BIT);
-  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
-  if (after_render) after_render();
-  glfwSwapBuffers(impl_->window);
+  if (after_render || ImGui::GetFrameCount() % shown_of == 0) show_frame();
   impl_->draw_other_windows();
   require_graphics();
   if (impl_->saver) impl_->saver->tick();
@@ -246,6 +238,18 @@ bool AppWindow::frame() {
   const bool closed = impl_->explorer->wants_quit();
   if (closed && impl_->saver) impl_->saver->end();
   return !closed;
+}
+
+void AppWindow::show_frame() {
+  int width = 0, height = 0;
+  glfwGetFramebufferSize(impl_->window, &width, &height);
+  glViewport(0, 0, width, height);
+  const ImVec4 back = widgets::to_vec4(impl_->gui->palette().panel);
+  glClearColor(back.x, back.y, back.z, 1.0F);
+  glClear(GL_COLOR_BUFFER_BIT);
+  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  if (after_render) after_render();
+  glfwSwapBuffers(impl_->window);
 }
 
 void AppWindow::wait() {

@@ -35,8 +35,13 @@ class AppWindow {
   figure::Image read_pixels();
   // Called after the frame's Render and before it is shown.
   std::function<void()> after_render;
+  // Every so manieth frame goes to the screen, and each that `after_render` looks at. Without a GPU,
+  // pixels are four fifths of a frame's time, and a test that clicks looks at few.
+  int shown_of = 1;
 
  private:
+  void show_frame();
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
