@@ -1,6 +1,7 @@
 // See geometry_plot.h.
 #include "app/panels/geometry_plot.h"
 
+#include "app/panels/mean_queries.h"
 #include "app/state/labels.h"
 
 #include <implot3d/implot3d.h>
@@ -15,11 +16,13 @@ namespace {
 
 using state::GeometryForm;
 
-std::string axis_name(const analysis::Pca& pca, std::size_t component) {
-  return component < pca.explained.size()
-             ? fmt::format("PC {} ({:.1f} % of variance)", component + 1,
-                           100 * pca.explained[component])
-             : fmt::format("PC {}", component + 1);
+// In full where the axis is as long as that.
+std::string axis_name(const analysis::Pca& pca, std::size_t component, float length) {
+  const std::string name = fmt::format("PC {}", component + 1);
+  if (component >= pca.explained.size()) return name;
+  const std::string full =
+      fmt::format("{} ({:.1f} % of variance)", name, 100 * pca.explained[component]);
+  return ImGui::CalcTextSize(full.c_str()).x <= length ? full : name;
 }
 
 const analysis::Pca& pca_of(const Geometry& result, const GeometryPlot::Spec& spec) {
@@ -38,10 +41,15 @@ ImVec2 room_of(const GeometryPlot::Spec& spec) {
   return {spec.size.x > 0 ? spec.size.x : avail.x, spec.size.y > 0 ? spec.size.y : avail.y};
 }
 
-// All of a box, one unit as long on both axes of a plot of this shape.
-GeometryPlot::Frame frame_of(const state::GeometryQuestion::Box& box, double aspect) {
-  const double width = 1.18 * box.length(0) + 1e-6;
-  const double height = 1.18 * box.length(1) + 1e-6;
+// All of a box and the dots at its edge, one unit as long on both axes of a plot of this size.
+GeometryPlot::Frame frame_of(const state::GeometryQuestion::Box& box, ImVec2 inside) {
+  const auto with_dots = [](double length, double pixels) {
+    const double dot = 2 * widgets::em(0.9F);
+    return std::max(1.1, pixels / std::max(pixels - dot, pixels / 2)) * length + 1e-6;
+  };
+  const double width = with_dots(box.length(0), inside.x);
+  const double height = with_dots(box.length(1), inside.y);
+  const double aspect = inside.x / inside.y;
   const double half_x = std::max(width, height * aspect) / 2;
   const double half_y = std::max(height, width / aspect) / 2;
   return {{box.center(0) - half_x, box.center(0) + half_x},
@@ -85,46 +93,6 @@ float size_at(const std::vector<float>& depth, std::size_t index) {
 }
 
 bool is_on_screen(ImVec2 at) { return std::isfinite(at.x) && std::isfinite(at.y); }
-
-void mean_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 mean) {
-  const float r = widgets::em(0.55F);
-  const ImVec2 left(mean.x - r, mean.y - r), right(mean.x + r, mean.y - r),
-      foot(mean.x, mean.y + r);
-  draw->AddTriangleFilled(left, right, foot, palette.series[0]);
-  draw->AddTriangle(left, right, foot, palette.panel, widgets::em(0.1F));
-}
-
-void number_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, int number) {
-  const std::string text = std::to_string(number);
-  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
-  const ImVec2 from(at.x + widgets::em(0.5F), at.y - size.y / 2);
-  draw->AddRectFilled({from.x - widgets::em(0.15F), from.y},
-                      {from.x + size.x + widgets::em(0.15F), from.y + size.y},
-                      widgets::with_alpha(palette.panel, 0.8F), widgets::em(0.2F));
-  draw->AddText(from, palette.text, text.c_str());
-}
-
-// The mean queries of all chunks in turn, later ones stronger; the first, the last and the place's are
-// numbered.
-void path_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
-             const std::vector<ImVec2>& means) {
-  const auto last = static_cast<int>(means.size()) - 1;
-  draw->AddPolyline(means.data(), last + 1, widgets::with_alpha(palette.panel, 0.8F), 0,
-                    widgets::em(0.35F));
-  for (int i = 1; i <= last; ++i) {
-    const float alpha = 0.35F + 0.65F * static_cast<float>(i) / static_cast<float>(last);
-    draw->AddLine(means[static_cast<std::size_t>(i - 1)], means[static_cast<std::size_t>(i)],
-                  widgets::with_alpha(palette.series[0], alpha), widgets::em(0.13F));
-  }
-  for (const ImVec2& mean : means)
-    draw->AddCircleFilled(mean, widgets::em(0.2F), palette.series[0]);
-  const int here = result.question.place.chunk - result->points->first_chunk;
-  if (here >= 0 && here <= last) mean_ui(draw, palette, means[static_cast<std::size_t>(here)]);
-  for (const int numbered : {0, here, last})
-    if (numbered >= 0 && numbered <= last)
-      number_ui(draw, palette, means[static_cast<std::size_t>(numbered)],
-                result->points->first_chunk + numbered);
-}
 
 // Not round, as the rings of chosen queries are, and large enough for the colour of a fate.
 void watched_key_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, float out,
@@ -265,8 +233,10 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
     watched_key_ui(canvas.draw, palette, at, widgets::em(0.32F),
                    result->fates.empty() ? 0 : color_of(palette, fate_of(result, key)));
   if (spec.without_sink) sink_at_edge_ui(canvas.draw, palette, result, canvas);
-  // In a small plot large dots would hide each other.
-  const float small = std::clamp((canvas.high.x - canvas.low.x) / widgets::em(24), 0.6F, 1.0F);
+  // In a small plot large dots would hide each other, and in one of three components most lie behind others.
+  const bool solid = !canvas.query_depth.empty();
+  const float small = (solid ? 0.55F : 1.0F) *
+                      std::clamp((canvas.high.x - canvas.low.x) / widgets::em(24), 0.6F, 1.0F);
   std::optional<std::size_t> looked, most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
@@ -303,10 +273,7 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
     most_wanted_ui(canvas.draw, palette, place, wanted, dots, canvas.queries[*most], canvas.low,
                    canvas.high);
   }
-  if (canvas.means.size() > 1)
-    path_ui(canvas.draw, palette, result, canvas.means);
-  else if (canvas.means.size() == 1)
-    mean_ui(canvas.draw, palette, canvas.means.front());
+  mean_queries_ui(canvas.draw, palette, result, canvas.means);
 
   const auto mark = [&](const std::vector<std::int32_t>& shown, const std::vector<ImVec2>& at,
                         const std::vector<std::int32_t>& marked) {
@@ -345,14 +312,19 @@ ImVec2 GeometryPlot::inside_of(ImVec2 size) {
 Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, const Wanted& wanted,
                                const Spec& spec) {
   const ImVec2 room = room_of(spec);
+  // As the last frame had it; what stands at the axes is not known before.
+  const bool known = room.x == room_.x && room.y == room_.y;
+  const ImVec2 inside = known ? inside_ : inside_of(room);
+  room_ = room;
   if (!ImPlot::BeginPlot(spec.id, spec.size, kScatterFlags | ImPlotFlags_Equal)) return {};
   const ImPlotAxisFlags flags =
       ImPlotAxisFlags_NoHighlight | (spec.lasso ? ImPlotAxisFlags_Lock : ImPlotAxisFlags_None);
   const analysis::Pca& pca = pca_of(result, spec);
-  ImPlot::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(), flags, flags);
-  const ImVec2 inside = inside_of(room);
-  fit(result, spec, inside.x / inside.y);
+  ImPlot::SetupAxes(axis_name(pca, 0, inside.x).c_str(), axis_name(pca, 1, inside.y).c_str(), flags,
+                    flags);
+  fit(result, spec, inside);
   ImPlot::SetupFinish();
+  inside_ = ImPlot::GetPlotSize();
   Canvas canvas;
   canvas.draw = ImPlot::GetPlotDrawList();
   canvas.low = ImPlot::GetPlotPos();
@@ -376,11 +348,11 @@ Picked GeometryPlot::draw_flat(DrawContext& context, const Geometry& result, con
 }
 
 // Other points are framed anew; afterwards pan and zoom belong to the user.
-void GeometryPlot::fit(const Geometry& result, const Spec& spec, double aspect) {
-  const auto [x, y] = frame_of(box_of(result, spec), aspect);
+void GeometryPlot::fit(const Geometry& result, const Spec& spec, ImVec2 inside) {
+  const auto [x, y] = frame_of(box_of(result, spec), inside);
   // In a plot of another shape the limits would cut some of it.
-  const ImPlotCond condition =
-      fit_.condition(fmt::format("{}|{}", content_of(result), std::lround(4 * aspect)));
+  const ImPlotCond condition = fit_.condition(
+      fmt::format("{}|{}", content_of(result), std::lround(4 * inside.x / inside.y)));
   if (spec.view == nullptr) {
     ImPlot::SetupAxesLimits(x.Min, x.Max, y.Min, y.Max, condition);
     return;
@@ -412,6 +384,23 @@ void GeometryPlot::give_view(GeometryView& view) {
   view.is_turned = true;
 }
 
+namespace {
+
+// What makes a box of this shape fill a plot of this size but for the room of its labels, however it is
+// turned about its upright axis.
+double box_scale(const std::array<double, 3>& length, ImVec2 extent) {
+  constexpr double kPixelsPerUnit = 1 / 1.8;  // ImPlot3DPlot::GetViewScale(), of the shorter side
+  const ImPlot3DQuat turn = ImPlot3D::GetCurrentPlot()->InitialRotation;
+  const double upright = std::abs((turn * ImPlot3DPoint(0, 0, 1)).y);
+  const double across = std::hypot(length[0], length[1]);
+  const double up = upright * length[2] + std::sqrt(1 - upright * upright) * across;
+  const double wide = std::max<double>(extent.x - widgets::em(7), extent.x / 3);
+  const double high = std::max<double>(extent.y - widgets::em(5), extent.y / 3);
+  return std::min(wide / across, high / up) / (kPixelsPerUnit * std::min(extent.x, extent.y));
+}
+
+}  // namespace
+
 Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
                                 const Spec& spec) {
   constexpr ImPlot3DFlags kFlags = ImPlot3DFlags_CanvasOnly | ImPlot3DFlags_NoMenus;
@@ -420,18 +409,16 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
   const ImVec2 extent = room_of(spec);
   if (!ImPlot3D::BeginPlot(spec.id, spec.size, kFlags | hands)) return {};
   const analysis::Pca& pca = pca_of(result, spec);
-  ImPlot3D::SetupAxes(axis_name(pca, 0).c_str(), axis_name(pca, 1).c_str(),
-                      axis_name(pca, 2).c_str());
+  const float edge = std::min(extent.x, extent.y) / 2;
+  ImPlot3D::SetupAxes(axis_name(pca, 0, edge).c_str(), axis_name(pca, 1, edge).c_str(),
+                      axis_name(pca, 2, edge).c_str());
   // One unit is as long on all axes: the box has the shape of the points.
   const auto& box = box_of(result, spec);
   std::array<double, 3> length{};
   for (int axis = 0; axis < 3; ++axis) length[axis] = 1.06 * box.length(axis) + 1e-6;
   const double longest = *std::max_element(length.begin(), length.end());
   for (double& side : length) side = std::max(side, 0.3 * longest);
-  // Whatever its shape, it fills the plot but for the room of its labels.
-  const double room = std::min(extent.x, extent.y);
-  const double scale = 2.1 * std::max(1 - 4 * widgets::em(1) / std::max(room, 1.0), 0.3) /
-                       std::hypot(length[0], length[1], length[2]);
+  const double scale = box_scale(length, extent);
   ImPlot3D::SetupBoxScale(length[0] * scale, length[1] * scale, length[2] * scale);
   const ImPlotCond once = fit_.condition(content_of(result));
   for (int axis = 0; axis < 3; ++axis)

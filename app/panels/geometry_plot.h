@@ -76,7 +76,7 @@ class GeometryPlot {
                    const Spec& spec);
   Picked draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
                     const Spec& spec);
-  void fit(const Geometry& result, const Spec& spec, double aspect);
+  void fit(const Geometry& result, const Spec& spec, ImVec2 inside);
   static void take_view(const GeometryView& view);
   static void give_view(GeometryView& view);
   static void sink_at_edge_ui(ImDrawList* draw, const widgets::Palette& palette,
@@ -86,6 +86,7 @@ class GeometryPlot {
 
   Lasso lasso_;
   Frame shown_;
+  ImVec2 room_, inside_;  // of the last frame: of the plot, and of its points
   ContentFit fit_{3};  // the first frames do not know the plot's shape yet
 };
 

@@ -230,8 +230,9 @@ struct Split {
 };
 Split best_split(ImVec2 room, float gap, const GeometryQuestion::Box& first,
                  const GeometryQuestion::Box& second) {
-  const auto pixels_per_unit = [](ImVec2 size, const GeometryQuestion::Box& box) {
-    const ImVec2 inside = GeometryPlot::inside_of(size);
+  const float heading = ImGui::GetTextLineHeightWithSpacing();
+  const auto pixels_per_unit = [&](ImVec2 size, const GeometryQuestion::Box& box) {
+    const ImVec2 inside = GeometryPlot::inside_of({size.x, size.y - heading});
     return std::min(inside.x / (box.length(0) + 1e-6), inside.y / (box.length(1) + 1e-6));
   };
   constexpr std::array kShares{0.4F, 0.45F, 0.5F, 0.55F, 0.6F};
