@@ -1,5 +1,5 @@
-// decode_drift: how far a closed loop goes from the dense model on the same tokens. Left the loss of
-// each token by both and the distance of what each predicts next; right how far queries and keys
+// decode_drift: how far a closed loop goes from the dense model on the same tokens. Left the difference of
+// their losses, the distance of what each predicts next, and both losses; right how far queries and keys
 // have moved, by layer and chunk, and what each of the two answers.
 #include "app/panels/map_plot.h"
 #include "app/panels/matrix_picture.h"
@@ -59,6 +59,8 @@ class DecodeDriftPanel final : public Panel {
       return;
     }
     const bool wide = room.x > widgets::em(56);
+    // A map of few layers is a strip, and needs no half of the width.
+    const float share = state::drift_matrix(*result, "q").rows > kFewLayers ? 0.56F : 0.68F;
     // Below each other a figure's plots leave room for the answers.
     const float half = wide ? room.y : room.y * (context.figure ? 0.4F : 0.5F);
     // A wide figure is filled; else the parts are as high as they need, and the window scrolls, the page of
@@ -71,16 +73,17 @@ class DecodeDriftPanel final : public Panel {
           std::max(height, kPlots * (least_plot_height() + ImGui::GetTextLineHeightWithSpacing()));
     const ImGuiWindowFlags flags =
         context.figure ? ImGuiWindowFlags_NoScrollbar : ImGuiWindowFlags_None;
-    ImGui::BeginChild("tokens", {wide ? room.x * 0.56F : room.x, fills ? half : 0},
+    ImGui::BeginChild("tokens", {wide ? room.x * share : room.x, fills ? half : 0},
                       fills ? ImGuiChildFlags_None : ImGuiChildFlags_AutoResizeY, flags);
     const float each =
         height / kPlots - ImGui::GetTextLineHeightWithSpacing() - ImGui::GetStyle().ItemSpacing.y;
-    // Below each other one token lies at one place.
+    // Below each other one token lies at one place. The difference comes first: in a low window the losses, which
+    // lie on each other, are below the fold.
     const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
-    losses_ui(context, result, fills ? half / kPlots : each);
-    worse_ui(context, result, each);
+    worse_ui(context, result, fills ? half / kPlots : each);
+    distances_ui(context, result, each);
     // It has the axis of all three.
-    distances_ui(context, result, fills ? -1 : each + widgets::em(kAxis));
+    losses_ui(context, result, fills ? -1 : each + widgets::em(kAxis));
     if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));
@@ -96,6 +99,7 @@ class DecodeDriftPanel final : public Panel {
 
  private:
   static constexpr int kPlots = 3;
+  static constexpr std::int64_t kFewLayers = 4;
   static constexpr float kAxis = 3;  // em, of a plot with its numbers
   // One token lies at one place: the lowest plot numbers them.
   static constexpr ImPlotAxisFlags kAboveOthers =
@@ -223,9 +227,14 @@ class DecodeDriftPanel final : public Panel {
     return most_ = *at;
   }
 
+  // Of the spans, above a plot.
+  static float names_height() { return widgets::em(0.9F); }
+  static float without_names(float height) {
+    return height > 0 ? height - names_height() - ImGui::GetStyle().ItemSpacing.y : height;
+  }
+
   void losses_ui(DrawContext& context, const Drifts& result, float below) {
-    const float names = widgets::em(0.9F);  // of the spans, above the plot
-    const float height = below > 0 ? below - names - ImGui::GetStyle().ItemSpacing.y : below;
+    const float height = without_names(below);
     const DecodeDrift& drift = *result;
     const bool two = drift.against_dense();
     double high = 1;
@@ -247,13 +256,12 @@ class DecodeDriftPanel final : public Panel {
                            two || above == 0
                                ? ""
                                : fmt::format("; {} are above {:.1f}", format_count(above), high)));
-    ImGui::Dummy({0, names});
+    ImGui::Dummy({0, names_height()});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##losses", {-1, plot_height(context, height)}, kPlotFlags)) return;
-    ImPlot::SetupAxes(two ? nullptr : "token position",
+    ImPlot::SetupAxes("token position",
                       fitting("-log P (nat)", "nat", plot_height(context, height)),
-                      two ? kAboveOthers : ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight);
+                      ImPlotAxisFlags_NoHighlight, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxesLimits(0, static_cast<double>(drift.nll.size()), 0, high,
                             loss_fit_.condition(result.key));
     ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
@@ -290,11 +298,13 @@ class DecodeDriftPanel final : public Panel {
   }
 
   // The lines of both models lie on each other; where one is higher is seen from their difference.
-  void worse_ui(DrawContext& context, const Drifts& result, float height) {
+  void worse_ui(DrawContext& context, const Drifts& result, float below) {
+    const float height = without_names(below);
     const DecodeDrift& drift = *result;
     heading_ui(context, "Closed loop less dense",
                fmt::format("loss in nat, mean of the last {}; above 0 the closed loop is worse",
                            analysis::kMeanOf));
+    ImGui::Dummy({0, names_height()});
     const TickRoom room;
     if (!ImPlot::BeginPlot("##worse", {-1, plot_height(context, height)}, kPlotFlags)) return;
     const std::vector<double>& worse = drift.excess_mean;
@@ -319,7 +329,7 @@ class DecodeDriftPanel final : public Panel {
     token_series_ui(drift.nll, worse, closed_color(context.palette), false, false);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
-    span_edges_ui(context, result.question.place);
+    span_marks_ui(context, result.question.place, true);
     token_at(context, result);
     ImPlot::EndPlot();
   }
@@ -331,8 +341,7 @@ class DecodeDriftPanel final : public Panel {
     const float rest = height > 0 ? height : ImGui::GetContentRegionAvail().y - 1;
     if (!ImPlot::BeginPlot("##kl", {-1, plot_height(context, rest)}, kPlotFlags)) return;
     const float most = *std::max_element(drift.kl.begin(), drift.kl.end());
-    ImPlot::SetupAxes("token position", "KL (nat)", ImPlotAxisFlags_NoHighlight,
-                      ImPlotAxisFlags_NoHighlight);
+    ImPlot::SetupAxes(nullptr, "KL (nat)", kAboveOthers, ImPlotAxisFlags_NoHighlight);
     ImPlot::SetupAxisScale(ImAxis_Y1, ImPlotScale_Log10);
     ImPlot::SetupAxesLimits(0, static_cast<double>(drift.kl.size()), 1e-5,
                             std::max(1e-2, 2 * double{most}), kl_fit_.condition(result.key));
@@ -347,7 +356,7 @@ class DecodeDriftPanel final : public Panel {
                               widgets::em(0.2F), context.palette.miss);
     answer_mark_ui(context, drift);
     ImPlot::PopPlotClipRect();
-    span_marks_ui(context, result.question.place, true);
+    span_edges_ui(context, result.question.place);
     token_at(context, result);
     ImPlot::EndPlot();
   }
@@ -436,6 +445,12 @@ class DecodeDriftPanel final : public Panel {
 
   static void answers_ui(DrawContext& context, const DecodeDrift& drift) {
     if (!drift.first_sampled) return;
+    if (!drift.first_divergent_step) {
+      heading_ui(context, "Answers", "");
+      answer_ui(context, "closed loop and dense, the same", closed_color(context.palette),
+                drift.answer, drift, context.palette.text);
+      return;
+    }
     heading_ui(context, "Answers", "the closed loop's is marked from where it parts");
     answer_ui(context, "closed loop", closed_color(context.palette), drift.answer, drift,
               context.palette.miss);

@@ -87,7 +87,7 @@ class GeometryPlot {
   Lasso lasso_;
   Frame shown_;
   ImVec2 room_, inside_;  // of the last frame: of the plot, and of its points
-  ContentFit fit_{3};  // the first frames do not know the plot's shape yet
+  ContentFit fit_{3};     // the first frames do not know the plot's shape yet
 };
 
 }  // namespace kvloupe::panels

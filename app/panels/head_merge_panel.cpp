@@ -30,7 +30,7 @@ class HeadMergePanel final : public Panel {
     headline_ui(context, state::sentence_of(result.question, *result));
     widgets::legend_ui(
         context.palette,
-        {{"with a set of its own", color_alone(context), widgets::LegendItem::Shape::Dot},
+        {{"with a set of its own", color_alone(context), widgets::LegendItem::Shape::Ring},
          {"with the set that they share", color_merged(context), widgets::LegendItem::Shape::Dot}});
     ImGui::Dummy({0, widgets::grid(0.5F)});
     bars_ui(context, result);
@@ -39,7 +39,7 @@ class HeadMergePanel final : public Panel {
   }
 
  private:
-  static ImU32 color_alone(DrawContext& context) { return context.palette.dense; }
+  static ImU32 color_alone(DrawContext& context) { return context.palette.text; }
   static ImU32 color_merged(DrawContext& context) { return context.palette.hit; }
 
   static void head_ui(DrawContext& context, const HeadMergeQuestion& question) {
@@ -106,8 +106,9 @@ class HeadMergePanel final : public Panel {
       const float alone = at.x + label + room * axis.at(head.recall_alone),
                   merged = at.x + label + room * axis.at(head.recall_merged);
       draw->AddLine({alone, middle}, {merged, middle}, p.muted, widgets::em(0.2F));
-      draw->AddCircleFilled({alone, middle}, dot, color_alone(context));
       draw->AddCircleFilled({merged, middle}, dot, color_merged(context));
+      draw->AddCircleFilled({alone, middle}, dot, p.panel);
+      draw->AddCircle({alone, middle}, dot, color_alone(context), 0, widgets::em(0.13F));
       draw->AddText(
           {at.x + label + room + widgets::em(1.2F), text_y}, p.muted,
           fmt::format("{:.1f} \u2192 {:.1f} %", 100 * head.recall_alone, 100 * head.recall_merged)
@@ -169,6 +170,11 @@ class HeadMergePanel final : public Panel {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, fmt::format("query head {}", head.q_head));
     }
+    const double lost = 100 * (head.recall_alone - head.recall_merged);
+    ImGui::SameLine();
+    widgets::text_colored(
+        context.palette.muted,
+        fmt::format("{} {:.1f} points", lost < 0 ? "gains" : "loses", std::abs(lost)));
     const float line = ImGui::GetTextLineHeightWithSpacing();
     constexpr std::size_t kOnPaper = 8;  // of each head; the page grows by what they need
     // Both lists in sight, where there is room for two keys of each.
@@ -201,9 +207,11 @@ class HeadMergePanel final : public Panel {
                      const std::vector<Head::Key>& keys, std::size_t index, ImU32 color) {
     const Head::Key& key = keys[index];
     const state::Place& place = result.question.place;
-    const float number = widgets::em(5), bar = widgets::em(3);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float room = ImGui::GetContentRegionAvail().x;
+    // The bar has what the token leaves.
+    const float number = widgets::em(4),
+                bar = std::max(room - number - widgets::em(11), room * 0.2F);
     const state::Place& here = context.workspace.place();
     const bool chosen = here.key_begin == key.key && here.key_end == key.key + 1;
     const double share = head.whole > 0 ? key.mass / head.whole : 0;
@@ -220,14 +228,16 @@ class HeadMergePanel final : public Panel {
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const float text = ImGui::GetTextLineHeight();
     const double part = result->most_share > 0 ? share / result->most_share : 0;
+    draw->AddText(at, context.palette.muted, fmt::format("{:.2g} %", 100 * share).c_str());
+    draw->AddText(
+        {at.x + number, at.y}, context.palette.text,
+        widgets::elided(token_line(place, key.key), room - number - bar - widgets::em(0.5F))
+            .c_str());
+    const float from = at.x + room - bar;
     draw->AddRectFilled(
-        {at.x, at.y + text * 0.3F},
-        {at.x + std::max(1.0F, bar * static_cast<float>(part)), at.y + text * 0.75F}, color,
+        {from, at.y + text * 0.3F},
+        {from + std::max(1.0F, bar * static_cast<float>(part)), at.y + text * 0.75F}, color,
         widgets::em(0.1F));
-    draw->AddText({at.x + bar + widgets::em(0.4F), at.y}, context.palette.muted,
-                  fmt::format("{:.2g} %", 100 * share).c_str());
-    draw->AddText({at.x + bar + number, at.y}, context.palette.text,
-                  widgets::elided(token_line(place, key.key), room - bar - number).c_str());
   }
 
   state::LastAnswer<HeadMergeQuestion> shown_;

@@ -1,6 +1,8 @@
 #include "app/state/questions/why_lost/head_merge.h"
 
+#include "app/state/kept_of_span.h"
 #include "app/state/questions/why_lost/worst_misses.h"
+#include "app/state/token_text.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
@@ -44,6 +46,27 @@ Table table(Workspace& workspace) {
       add(key.key, Token{place.trace->token_label.at(static_cast<std::size_t>(key.key))}, key.mass);
   }
   return table;
+}
+
+// "Of needle's 22 keys the shared set keeps 19, head 4 alone 21.": the head that would keep most. Empty where
+// none is watched before the chunk.
+std::string span_words(const Place& place, const replay::HeadChoices& choices) {
+  const auto span = watched_span(place);
+  const std::int32_t past = place.chunk_info().begin;
+  if (!span || span->begin >= past) return "";
+  const std::int32_t end = std::min(span->end, past);
+  const auto of = [&](const std::vector<std::int32_t>& kept) {
+    const auto count = std::ranges::count_if(
+        kept, [&](std::int32_t key) { return key >= span->begin && key < end; });
+    return KeptOfSpan{readable_name(span->name), static_cast<std::int32_t>(count),
+                      end - span->begin};
+  };
+  KeptBy best{"", {}};
+  for (const Head& head : choices.heads)
+    if (const KeptOfSpan own = of(head.own); best.who.empty() || own.kept > best.kept.kept)
+      best = {fmt::format("head {} alone", head.q_head), own};
+  const KeptBy shared{"the shared set", of(choices.merged)};
+  return " " + words_of(std::vector{shared, best}) + ".";
 }
 
 }  // namespace
@@ -126,9 +149,11 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
   const double loss = answer.choices.merge_loss();
   if (std::abs(loss) < 0.0005)
     return fmt::format(
-        "One set for {} costs its heads nothing here: on average a head keeps {:.1f} % of its "
-        "attention alone, {:.1f} % merged.",
-        replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged);
+               "One set for {} costs its heads nothing here: on average a head keeps {:.1f} % of "
+               "its "
+               "attention alone, {:.1f} % merged.",
+               replay::row_words(answer.layout, answer.row), 100 * alone, 100 * merged) +
+           span_words(question.place, answer.choices);
   std::string text = fmt::format(
       "With one set for {} {} keeps {:.1f} % of a head's attention on average, with a set for each "
       "head {:.1f} %.",
@@ -137,7 +162,7 @@ std::string sentence_of(const HeadMergeQuestion& question, const Answer& answer)
   if (worst->recall_alone > worst->recall_merged)
     text += fmt::format(" Query head {} loses most: {:.1f} % in place of {:.1f} %.", worst->q_head,
                         100 * worst->recall_merged, 100 * worst->recall_alone);
-  return text;
+  return text + span_words(question.place, answer.choices);
 }
 
 ViewInfo head_merge_view() {
