@@ -220,6 +220,8 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
                                  {at.x + out, at.y + out},
                                  {at.x - out - size.x, at.y - out - size.y},
                                  {at.x - out - size.x, at.y + out}});
+  for (ImVec2& place : places)  // in a narrow plot words about a dot in the middle would be cut
+    place.x = std::clamp(place.x, low.x, std::max(low.x, high.x - size.x));
   constexpr std::size_t kOutside = 100000,
                         kHidden = 3;  // a dot under words is worse than one crossed
   const auto cost = [&](ImVec2 from) {
