@@ -43,8 +43,9 @@ void half_violin_ui(DrawContext& context, const LaneOverlap& overlap, double cen
     const double width = 0.42 * static_cast<double>(overlap.counts[i]) / most;
     if (width <= 0) continue;
     const double share = static_cast<double>(i) * step;
-    const ImVec2 a = ImPlot::PlotToPixels(center, share - step / 2);
-    const ImVec2 b = ImPlot::PlotToPixels(center + side * width, share + step / 2);
+    // A bar reaches half a step to each side, and no share is below 0 or above 1.
+    const ImVec2 a = ImPlot::PlotToPixels(center, std::max(share - step / 2, 0.0));
+    const ImVec2 b = ImPlot::PlotToPixels(center + side * width, std::min(share + step / 2, 1.0));
     draw->AddRectFilled({std::min(a.x, b.x), std::min(a.y, b.y)},
                         {std::max(a.x, b.x), std::max(a.y, b.y)},
                         widgets::with_alpha(color, 0.75F));
@@ -97,16 +98,30 @@ void row_title_ui(DrawContext& context, bool rotated) {
                                   "another basis than the directions");
 }
 
+// Of the smallest K, where leading directions differ most from chance.
+std::string finding_of(const LaneReport& report, const std::vector<int>& sizes) {
+  for (const LaneOverlap* overlap : find(report, true, sizes.front()))
+    if (!overlap->of_keys && overlap->leading == sizes.front())
+      return fmt::format(
+          "Of the {} largest lanes of a query {:.0f} % are among the basis' first {} directions; "
+          "by "
+          "chance it would be {:.0f} %.",
+          overlap->largest, 100 * overlap->mean(), overlap->leading,
+          100.0 * overlap->leading / report.head_dim);
+  return "";
+}
+
 }  // namespace
 
 void lane_overlaps_ui(DrawContext& context, const Lanes& result) {
   const LaneReport& r = result->report;
   const std::vector<int> sizes = sizes_of(r);
+  headline_ui(context, finding_of(r, sizes));
   widgets::text_wrapped(
       context.palette.text,
       fmt::format(
           "\u03C1: of the K largest lanes of a vector, the share among the first K\u2032 of "
-          "{} directions of the basis. Width: vectors; black: mean; grey: chance.",
+          "{} directions of the basis. Width: vectors; bright line: mean; faint line: chance.",
           r.head_dim));
   widgets::legend_ui(context.palette, {{fmt::format("queries of {} heads", r.q_heads_per_kv_head),
                                         color_of(context.palette, false)},

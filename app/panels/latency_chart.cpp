@@ -41,7 +41,9 @@ std::vector<Bar> bars_of(const widgets::Palette& palette, const std::vector<Time
       const double offset = timed.size() == 1 ? 0 : i == 0 ? -0.2 : 0.2;
       bars.push_back({&timed[i], parts[k], static_cast<double>(k) + offset,
                       color_of(palette, timed[i].slot, k, parts.size()),
-                      parts[k].name == "attend" ? timed[i].latency->floor_ms : 0});
+                      parts[k].name == "attend" && timed[i].latency->floor_holds()
+                          ? timed[i].latency->floor_ms
+                          : 0});
     }
   }
   return bars;
@@ -59,14 +61,13 @@ void bar_ui(DrawContext& context, const Bar& bar, double half) {
   draw->AddLine(low, high, context.palette.text, line);
   for (const ImVec2 end : {low, high})
     draw->AddLine({end.x, end.y - cap}, {end.x, end.y + cap}, context.palette.text, line);
-  if (bar.floor_ms > 0) {
-    const float x = ImPlot::PlotToPixels(bar.floor_ms, bar.y).x;
-    draw->AddLine({x, from.y}, {x, to.y}, context.palette.text, widgets::em(0.2F));
-  }
+  const float floor = ImPlot::PlotToPixels(bar.floor_ms, bar.y).x;
+  if (bar.floor_ms > 0)
+    draw->AddLine({floor, from.y}, {floor, to.y}, context.palette.text, widgets::em(0.2F));
   const std::string text = fmt::format("{:.3g} ms", s.median_ms);
-  draw->AddText(
-      {std::max(high.x, to.x) + widgets::em(0.5F), high.y - ImGui::GetTextLineHeight() / 2},
-      context.palette.text, text.c_str());
+  draw->AddText({std::max({high.x, to.x, floor}) + widgets::em(0.5F),
+                 high.y - ImGui::GetTextLineHeight() / 2},
+                context.palette.text, text.c_str());
 }
 
 // The plot itself takes no input.

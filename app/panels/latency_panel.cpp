@@ -140,8 +140,8 @@ class LatencyPanel final : public Panel {
       if (!context.figure) small.emplace(widgets::Type::Caption);
       widgets::text_wrapped(context.palette.muted, conditions_of(done));
     }
-    if (const std::string warning = warning_of(done); !warning.empty())
-      widgets::text_wrapped(context.palette.warning, warning);
+    for (const std::string& warning : {floor_warning_of(done), warning_of(done)})
+      if (!warning.empty()) widgets::text_wrapped(context.palette.warning, warning);
     latency_chart_ui(context, done, ImGui::GetContentRegionAvail().y - below);
   }
 
@@ -161,9 +161,22 @@ class LatencyPanel final : public Panel {
         chunk_name(done.front().latency.question.place.info(), r.chunk), format_count(r.chunk_len),
         r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", dense,
-        r.floor_ms > 0
+        r.floor_holds()
             ? " The line across attend: attention over these keys cannot be faster on this machine."
             : "");
+  }
+
+  static std::string floor_warning_of(const std::vector<Timed>& done) {
+    for (const Timed& one : done) {
+      const LatencyReport& r = *one.latency;
+      if (!r.finished || r.floor_ms <= 0 || r.floor_holds()) continue;
+      return fmt::format(
+          "{}'s attention took {:.3g} ms, less than the {:.3g} ms that this machine was measured "
+          "to "
+          "need at least: it was busy then. Start KVLoupe again when nothing else runs.",
+          state::letter_of(one.slot), r.attend.median_ms, r.floor_ms);
+    }
+    return "";
   }
 
   // Each method has its own dense attention beside it, so that both were as busy as it was; these should agree.

@@ -65,6 +65,8 @@ struct LatencyReport {
   // Attention over what was kept can take no less on this machine: its bytes at the measured
   // bandwidth or its products at the measured peak, whichever is longer. Selection is not in it.
   double floor_ms = 0;
+  // Peaks that were measured on a busy machine are too low: then attention took less than they allow.
+  bool floor_holds() const { return floor_ms > 0 && attend.median_ms >= 0.97 * floor_ms; }
   // On `sim` and a GPU, of a round of its own after the others; none where it cannot be counted.
   struct Counts {
     device::DeviceWork select, gather, attend;
