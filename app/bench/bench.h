@@ -93,16 +93,4 @@ Row paged_90(const SuiteRun& run);
 // The rows frame, open_s and memory (window_suite.cpp), on a trace of 8k tokens where none is named.
 std::vector<Row> window_rows(const std::string& trace, const WorkContext& context);
 
-// The rows start_version, start_window and start_tour (start_rows.cpp), and what the last two time:
-// subcommands that draw the first frame of an empty window, or the tour's first page with its picture,
-// without a display, say so and end.
-std::vector<Row> start_rows(const WorkContext& context);
-inline constexpr const char* kFirstFrame = "first-frame";
-void draw_first_frame();
-inline constexpr const char* kFirstPage = "first-page";
-void draw_first_page();
-
-// The row capture_vs_peer (peer_bench.cpp).
-Row capture_vs_peer(bool peers, const WorkContext& context);
-
 }  // namespace kvloupe::bench

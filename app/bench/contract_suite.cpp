@@ -1,6 +1,8 @@
 // The suite `contract`: each row with its definition.
 #include "app/bench/bench.h"
+#include "app/bench/peer_bench.h"
 #include "app/bench/scratch_folder.h"
+#include "app/bench/start_rows.h"
 #include "capture/engine.h"
 #include "capture/run/prefill_bench.h"
 #include "core/device/device.h"

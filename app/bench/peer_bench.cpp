@@ -1,5 +1,5 @@
-// capture_vs_peer: the same prefill with the same arrays recorded, by transformers and h5py.
-#include "app/bench/bench.h"
+#include "app/bench/peer_bench.h"
+
 #include "app/bench/scratch_folder.h"
 #include "capture/engine.h"
 #include "capture/run/prefill_bench.h"

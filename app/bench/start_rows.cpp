@@ -1,5 +1,5 @@
-// The rows start_version, start_window and start_tour: how long the program takes to say or show its first.
-#include "app/bench/bench.h"
+#include "app/bench/start_rows.h"
+
 #include "app/figure/headless.h"
 #include "app/shell/explorer.h"
 #include "app/state/tour.h"

@@ -1,6 +1,7 @@
 // The suite `window`: its rows frame, open_s and memory, then those of the start.
 #include "app/bench/bench.h"
 #include "app/bench/scratch_folder.h"
+#include "app/bench/start_rows.h"
 #include "app/shell/frame/frame_bench.h"
 #include "capture/engine.h"
 #include "capture/run/capture.h"

@@ -1,5 +1,6 @@
 // `kvloupe bench`: the performance goals, measured on this machine.
 #include "app/bench/bench.h"
+#include "app/bench/start_rows.h"
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"

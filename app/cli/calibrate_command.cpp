@@ -1,5 +1,5 @@
 // `kvloupe calibrate`: fits the bases that loki and the AQUA methods rotate by. What is fitted on
-// traces is in calibrate_on_traces.cpp.
+// traces is in calibrate_on_traces_command.cpp.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
 #include "capture/engine.h"

@@ -281,9 +281,7 @@ Command capture_command(const GlobalOptions& global) {
   command.option("--special", &options.special,
                  "with --raw: special tokens such as <|im_start|> in the text are these tokens, as "
                  "in a text that a chat template made");
-  command.option("--chunk-size", &options.chunk_size, "tokens of a prefill chunk")
-      .range(1, 1 << 20)
-      .show_default();
+  add_prefill_chunk_option(command, options.chunk_size);
   command
       .option("--method", &arguments->methods,
               "a method whose selections are recorded (open loop); may be repeated; one that "

@@ -21,7 +21,7 @@ struct GlobalOptions {
 };
 
 Command calibrate_command(const GlobalOptions& global);
-// `calibrate seer` and `calibrate minference` (calibrate_on_traces.cpp).
+// `calibrate seer` and `calibrate minference` (calibrate_on_traces_command.cpp).
 std::vector<Command> calibrations_on_traces(const GlobalOptions& global);
 Command capture_command(const GlobalOptions& global);
 Command run_command(const GlobalOptions& global);

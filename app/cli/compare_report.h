@@ -62,7 +62,7 @@ std::vector<table::Cell> axis_cells(const replay::CompareRow& row, const Compare
 std::string compare_json(const CompareReport& report);
 std::string compare_csv(const CompareReport& report);
 
-// For people (compare_table.cpp): what was averaged, then a table a phase.
+// For people (compare_report_text.cpp): what was averaged, then a table a phase.
 std::string compare_text(const CompareReport& report);
 // The same as tables alone, a phase after the other.
 std::string compare_text_as(const CompareReport& report,

@@ -103,6 +103,12 @@ void add_chunk_size_option(Command& command, std::optional<int>& size) {
   command.option("--chunk-size", &size, state::kChunkSizeHelp).range(1, 1 << 24);
 }
 
+void add_prefill_chunk_option(Command& command, int& size) {
+  command.option("--chunk-size", &size, "tokens of a prefill chunk")
+      .range(1, 1 << 20)
+      .show_default();
+}
+
 void check_ending(const std::string& option, const std::string& file,
                   const std::vector<std::string>& others) {
   std::string ending = lower_case(std::filesystem::path(file).extension().string());

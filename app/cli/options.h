@@ -46,6 +46,9 @@ int only_one(const Indices& indices, const std::string& why);
 // --chunk-size of a command that selects anew. `size` outlives the command.
 void add_chunk_size_option(Command& command, std::optional<int>& size);
 
+// --chunk-size of a command that runs a model.
+void add_prefill_chunk_option(Command& command, int& size);
+
 // Refuses a file whose name ends as that of another format: `option` is "--png". `others` are the
 // options of the command for such files. "-" and a name without an ending are any format's.
 void check_ending(const std::string& option, const std::string& file,

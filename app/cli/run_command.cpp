@@ -127,9 +127,7 @@ Command run_command(const GlobalOptions& global) {
                  "pass over what the file of answers has answered, and append the rest");
   command.option("--closed-loop", &arguments->closed_loop,
                  "the model attends only to what this method selects (default: densely)");
-  command.option("--chunk-size", &options.chunk_size, "tokens of a prefill chunk")
-      .range(1, 1 << 20)
-      .show_default();
+  add_prefill_chunk_option(command, options.chunk_size);
   command
       .option("--dtype", &arguments->dtype,
               "f16: q, k and v are rounded, as a capture's are by default")

@@ -1,7 +1,8 @@
 #include "app/figure/chart.h"
 
 #include "app/figure/page.h"
-#include "app/figure/vector_files.h"
+#include "app/figure/pdf.h"
+#include "app/figure/svg.h"
 #include "app/widgets/figure.h"
 
 #include <fmt/format.h>

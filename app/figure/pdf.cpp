@@ -1,5 +1,6 @@
+#include "app/figure/pdf.h"
+
 #include "app/figure/font_face.h"
-#include "app/figure/vector_files.h"
 #include "core/base/error.h"
 
 #include <cairo/cairo-ft.h>

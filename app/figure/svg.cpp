@@ -1,5 +1,6 @@
+#include "app/figure/svg.h"
+
 #include "app/figure/font_face.h"
-#include "app/figure/vector_files.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>

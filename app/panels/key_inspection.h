@@ -19,14 +19,14 @@ struct KeyUnderMethod {
 
 // Whether several keys are watched, and this is one of them.
 bool is_of_several(const KeyUnderMethod& key);
-// The cause and its numbers, the stages, and what would have kept the key (key_verdict.cpp). `search`
+// The cause and its numbers, the stages, and what would have kept the key (key_inspection_verdict.cpp). `search`
 // is set while the user wants all budgets tried: for all keys of a span, else for the key.
 void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search);
-// The key through the chunks; a click goes to one (key_life_plot.cpp).
+// The key through the chunks; a click goes to one (key_inspection_life.cpp).
 void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height);
-// The key in all layers and rows; a click goes there (key_fates_grid.cpp).
+// The key in all layers and rows; a click goes there (key_inspection_fates.cpp).
 void key_fates_ui(DrawContext& context, const KeyUnderMethod& key);
-// The keys kept in its place, and the queries that attend to it (key_lists.cpp). The heights are those
+// The keys kept in its place, and the queries that attend to it (key_inspection_lists.cpp). The heights are those
 // of what would be drawn now.
 void key_lists_ui(DrawContext& context, const KeyUnderMethod& key);
 float key_lists_height(const KeyUnderMethod& key, float width);

@@ -3,6 +3,7 @@
 // change from step to step.
 #include "app/panels/page_plots.h"
 
+#include "app/state/questions/why_lost/explain_words.h"
 #include "app/state/token_text.h"
 
 #include <fmt/format.h>
@@ -19,15 +20,6 @@ using analysis::PageReport;
 using analysis::PageVerdict;
 using state::QuestPagesQuestion;
 using Shape = widgets::LegendItem::Shape;
-
-const char* reason_text(trace::DenseReason reason) {
-  switch (reason) {
-    case trace::DenseReason::EmptyPast: return "there are no keys before this chunk";
-    case trace::DenseReason::FitsBudget: return "all past keys fit the budget";
-    case trace::DenseReason::MethodRule: return "it is dense here by rule";
-  }
-  return "";
-}
 
 std::string come_back_text(int pages) {
   if (pages == 0) return "none comes back after it was dropped";
@@ -61,8 +53,8 @@ class QuestPagesPanel final : public Panel {
     if (report.span.phase == trace::Phase::Prefill && context.figure)
       note = "A chunk of the prompt: an extension, the paper selects in decode only. ";
     if (report.dense_reason)
-      note +=
-          fmt::format("Nothing is selected in this cell: {}.", reason_text(*report.dense_reason));
+      note += fmt::format("Nothing is selected in this cell: {}.",
+                          state::words_of(*report.dense_reason));
     if (!note.empty()) widgets::text_wrapped(context.palette.warning, note);
   }
 

@@ -1,4 +1,4 @@
-// The frame of the window; its commands are in commands.cpp.
+// The frame of the window; its commands are in explorer_commands.cpp.
 #include "app/shell/explorer.h"
 
 #include "app/figure/figure_page.h"

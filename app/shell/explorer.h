@@ -104,7 +104,7 @@ class Explorer {
   void set_theme(widgets::ThemeChoice theme);
   widgets::ThemeKind theme() const;
   void follow_desktop();
-  // commands.cpp
+  // explorer_commands.cpp
   DroppedFiles::Takers takers_of_dropped();
   void make_commands();
   void use_keys();

@@ -1,5 +1,7 @@
 // The GGUF format: a header, key-value metadata, tensor descriptions, padding, tensor data. Read once
 // from front to back.
+#include "capture/model/gguf.h"
+
 #include "capture/model/gguf_cursor.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // The metadata of a GGUF file, by key.
+#include "capture/model/gguf.h"
 #include "capture/model/gguf_cursor.h"
 
 #include <limits>

@@ -51,6 +51,18 @@ std::optional<ElementType> type_of(const std::string& dtype) {
   return std::nullopt;
 }
 
+// A boolean counts as 1 or 0.
+std::optional<std::int64_t> whole_number(const json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  if (!value.is_number_integer()) return std::nullopt;
+  return value.get<std::int64_t>();
+}
+
+std::optional<std::string> text_in(const json& value) {
+  if (!value.is_string()) return std::nullopt;
+  return value.get<std::string>();
+}
+
 }  // namespace
 
 HfFolder::HfFolder(const fs::path& folder) : folder_(folder) {
@@ -170,9 +182,9 @@ std::string HfFolder::spelt(const Key& key) const {
 std::optional<std::int64_t> HfFolder::integer(const Key& key) const {
   const json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (value->is_boolean()) return value->get<bool>() ? 1 : 0;
-  if (!value->is_number_integer()) refuse_type(key, "a whole number");
-  return value->get<std::int64_t>();
+  const auto number = whole_number(*value);
+  if (!number) refuse_type(key, "a whole number");
+  return number;
 }
 
 std::optional<double> HfFolder::real(const Key& key) const {
@@ -185,33 +197,32 @@ std::optional<double> HfFolder::real(const Key& key) const {
 std::optional<std::string> HfFolder::text(const Key& key) const {
   const json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) refuse_type(key, "a text");
-  return value->get<std::string>();
+  const auto text = text_in(*value);
+  if (!text) refuse_type(key, "a text");
+  return text;
+}
+
+template <typename Entry>
+std::optional<std::vector<Entry>> HfFolder::list(
+    const Key& key, const char* wanted, std::optional<Entry> (*read)(const json& entry)) const {
+  const json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array()) refuse_type(key, "a list");
+  std::vector<Entry> entries;
+  for (const json& each : *value) {
+    std::optional<Entry> entry = read(each);
+    if (!entry) refuse_type(key, wanted);
+    entries.push_back(*std::move(entry));
+  }
+  return entries;
 }
 
 std::optional<std::vector<std::int64_t>> HfFolder::integers(const Key& key) const {
-  const json* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_array()) refuse_type(key, "a list");
-  std::vector<std::int64_t> numbers;
-  for (const json& entry : *value) {
-    if (!entry.is_number_integer() && !entry.is_boolean())
-      refuse_type(key, "a list of whole numbers");
-    numbers.push_back(entry.is_boolean() ? (entry.get<bool>() ? 1 : 0) : entry.get<std::int64_t>());
-  }
-  return numbers;
+  return list(key, "a list of whole numbers", whole_number);
 }
 
 std::optional<std::vector<std::string>> HfFolder::texts(const Key& key) const {
-  const json* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_array()) refuse_type(key, "a list");
-  std::vector<std::string> texts;
-  for (const json& entry : *value) {
-    if (!entry.is_string()) refuse_type(key, "a list of texts");
-    texts.push_back(entry.get<std::string>());
-  }
-  return texts;
+  return list(key, "a list of texts", text_in);
 }
 
 const StoredTensor* HfFolder::find_tensor(std::string_view name) const {

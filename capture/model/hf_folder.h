@@ -38,6 +38,11 @@ class HfFolder final : public ModelSource {
   void add_file(const std::string& name, const std::map<std::string, std::string>& index);
   // Null where the key is missing, or its value is null.
   const nlohmann::json* find(const Key& key) const;
+  // `read` gives nothing for what is no entry of a list of what is `wanted`.
+  template <typename Entry>
+  std::optional<std::vector<Entry>> list(
+      const Key& key, const char* wanted,
+      std::optional<Entry> (*read)(const nlohmann::json& entry)) const;
   [[noreturn]] void refuse_type(const Key& key, const char* wanted) const;
 
   std::filesystem::path folder_;

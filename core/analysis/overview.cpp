@@ -4,7 +4,7 @@
 #include "core/analysis/query_relevance.h"
 #include "core/attention/attention.h"
 #include "core/base/error.h"
-#include "core/replay/lost_keys.h"
+#include "core/replay/key_life.h"
 #include "core/selection/cell_rows.h"
 #include "core/session/session_tensors.h"
 

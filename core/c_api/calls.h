@@ -1,4 +1,4 @@
-// What libkvloupe.so (library.cpp) calls in the engine, which it loads into a namespace of its own: C types alone, no exception,
+// What libkvloupe.so (kvloupe.cpp) calls in the engine, which it loads into a namespace of its own: C types alone, no exception,
 // and no memory that one side allocates and the other frees.
 #pragma once
 

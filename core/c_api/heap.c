@@ -1,4 +1,4 @@
-/* libkvloupe_heap.so: the first library in the engine's namespace (library.cpp), and so the first where all others there look
+/* libkvloupe_heap.so: the first library in the engine's namespace (kvloupe.cpp), and so the first where all others there look
    for malloc and free. It hands both on to the host's. It also keeps the end of the process quiet (below).
 
    Two heaps would not do. The loader is one for both sides and takes the memory of a thread's variables from the host's heap; the

@@ -1,5 +1,5 @@
 // A thread of the engine's own. All work of a selector is done there: the engine is loaded with a C library of its own
-// (library.cpp), and a thread of the host's C library lacks what that one prepares for each of its threads (<ctype.h>'s tables,
+// (kvloupe.cpp), and a thread of the host's C library lacks what that one prepares for each of its threads (<ctype.h>'s tables,
 // destructors at the thread's end) and has the slots of its pthread_setspecific() in use already.
 #pragma once
 

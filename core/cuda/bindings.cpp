@@ -1,4 +1,3 @@
-// Dense attention; sparse attention is in sparse_bindings.cpp.
 #include "core/cuda/bindings.h"
 
 #include "core/attention/operators.h"

@@ -5,6 +5,7 @@
 #include "core/cuda/probabilities.cuh"
 
 #include "core/cuda/shared_memory.cuh"
+#include "core/cuda/softmax_rows.cuh"
 #include "core/cuda/softmax_tile.cuh"
 
 #include <algorithm>

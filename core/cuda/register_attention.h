@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/cuda/bindings.h"
+#include "core/cuda/sparse_bindings.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>

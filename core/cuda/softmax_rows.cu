@@ -1,6 +1,7 @@
-// The first sweep over K: what the softmaxes of rows are shifted and divided by. The keys are cut into
-// parts, so that few rows fill a GPU too; of each part a thread keeps the largest logit and the sum of its
-// own keys, and lanes meet once at the end.
+// The keys are cut into parts, so that few rows fill a GPU too; of each part a thread keeps the largest
+// logit and the sum of its own keys, and lanes meet once at the end.
+#include "core/cuda/softmax_rows.cuh"
+
 #include "core/cuda/shared_memory.cuh"
 #include "core/cuda/softmax_tile.cuh"
 

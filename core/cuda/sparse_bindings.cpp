@@ -1,7 +1,7 @@
-// Sparse attention: from the operators' tables to the lists of keys that rows attend to.
+#include "core/cuda/sparse_bindings.h"
+
 #include "core/attention/operators.h"
 #include "core/cuda/attention_problem.h"
-#include "core/cuda/bindings.h"
 #include "core/cuda/generic_form.h"
 
 #include <ATen/ATen.h>

@@ -31,6 +31,7 @@
 #include "core/replay/compare.h"
 #include "core/replay/diff.h"
 #include "core/replay/explain.h"
+#include "core/replay/key_life.h"
 #include "core/replay/lost_keys.h"
 #include "core/replay/replay.h"
 #include "core/replay/span_loss.h"

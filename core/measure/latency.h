@@ -16,7 +16,7 @@ namespace kvloupe::measure {
 
 // Whether the method multiplies only what it uses by its definition there, on a device whose times mean
 // something. Not where each query uses lanes of its own and no kernel skips the others
-// (generic_lane_attention.cpp).
+// (generic_attention_lanes.cpp).
 bool is_executed(const selection::MethodSpec& spec, device::DeviceKind kind);
 
 struct LatencyOptions {

@@ -1,5 +1,5 @@
-// One key through the chunks, and one cell by its query heads.
-#include "core/replay/lost_keys.h"
+#include "core/replay/key_life.h"
+
 #include "core/replay/stage_runs.h"
 #include "core/selection/ranking.h"
 

@@ -77,57 +77,6 @@ struct LostKeys {
 LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& request,
                    const WorkContext& context);
 
-// What became of one key in one row, chunk by chunk.
-struct KeyLife {
-  enum class State { Unborn, Own, Kept, Lost, Evicted, Hidden };  // Own: of the chunk itself
-  struct Chunk {
-    State state = State::Unborn;
-    bool dense = false, forced = false;
-    // As in Explanation; eviction: of the cut after the chunk before.
-    std::optional<double> score, cut;
-    double true_mass = 0;
-    double share = 0;  // of what the candidates receive
-  };
-  std::vector<Chunk> chunks;
-  std::optional<int> evicted_after;
-};
-// Throws as replay().
-KeyLife key_life(const session::TraceSession& session, const ExplainRequest& request,
-                 const WorkContext& context);
-
-// What each query head of a row would have kept alone, beside what the row keeps.
-struct HeadChoices {
-  struct Head {
-    int q_head = 0;
-    std::vector<std::int32_t> own;  // what it keeps alone, ascending
-    // Shares of the head's own mass over the candidates.
-    double recall_alone = 1, recall_merged = 1;
-    struct Key {
-      std::int32_t key = 0;
-      double mass = 0;
-    };
-    // Its own best keys that the row lost, and what the row keeps in their place: most mass first, 20 at
-    // most. `whole`: its own mass over the candidates.
-    std::vector<Key> lost, gained;
-    double whole = 0;
-  };
-  std::vector<Head> heads;           // empty where the method merges none, or evicts
-  std::vector<std::int32_t> merged;  // what the row keeps
-  double merge_loss() const;         // mean over heads of recall_alone - recall_merged
-};
-HeadChoices head_choices(const session::TraceSession& session, const ExplainRequest& request,
-                         const WorkContext& context);
-// The same for every row of a cell, in one go; request.row counts for nothing.
-std::vector<HeadChoices> head_choices_of_rows(const session::TraceSession& session,
-                                              const ExplainRequest& request,
-                                              const WorkContext& context);
-
-inline double HeadChoices::merge_loss() const {
-  double sum = 0;
-  for (const Head& head : heads) sum += head.recall_alone - head.recall_merged;
-  return heads.empty() ? 0 : sum / static_cast<double>(heads.size());
-}
-
 inline void LostMass::add(const LostMass& other) {
   whole += other.whole;
   lost += other.lost;

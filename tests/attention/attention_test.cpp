@@ -184,19 +184,12 @@ double gathered_error(const Inputs& in, const Selected& selected, ChunkVisibilit
                        want.output);
 }
 
-TEST(GatheredChunkAttention, OpenChunkAgreesWithPlainLoops) {
+TEST(GatheredChunkAttention, AgreesWithPlainLoops) {
   for (const std::int64_t group : {1, 3, 4, 8}) {
     const Inputs in =
         make_inputs({.num_q_heads = 2 * group, .num_kv_heads = 2, .m = 21, .past = 100, .dim = 16});
     EXPECT_LT(gathered_error(in, every_third(2, 100), ChunkVisibility::OpenChunk), 2e-5)
         << "group " << group;
-  }
-}
-
-TEST(GatheredChunkAttention, SelfOnlyAgreesWithPlainLoops) {
-  for (const std::int64_t group : {1, 3, 4, 8}) {
-    const Inputs in =
-        make_inputs({.num_q_heads = 2 * group, .num_kv_heads = 2, .m = 21, .past = 100, .dim = 16});
     EXPECT_LT(gathered_error(in, every_third(2, 121), ChunkVisibility::SelfOnly), 2e-5)
         << "group " << group;
   }

@@ -6,6 +6,7 @@
 #include "capture/text/tokenizer_json.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
+#include "tests/capture/tokenizer_goldens.h"
 
 #include <nlohmann/json.hpp>
 
@@ -22,8 +23,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
-const fs::path kData = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/tokenizers";
-
 std::string read_text(const fs::path& path) {
   std::ifstream file(path);
   EXPECT_TRUE(file) << path;
@@ -33,12 +32,12 @@ std::string read_text(const fs::path& path) {
 }
 
 const json& families() {
-  static const json file = json::parse(read_text(kData / "templates.json"));
+  static const json file = read_json(kTokenizers / "templates.json");
   return file;
 }
 
 Tokenizer tokenizer_with(const std::string& chat_template) {
-  TokenizerData data = parse_tokenizer_json(read_text(kData / "chat/tokenizer.json"));
+  TokenizerData data = parse_tokenizer_json(read_text(kTokenizers / "chat/tokenizer.json"));
   const auto id_of = [&](const char* token) {
     return static_cast<std::int32_t>(std::find(data.tokens.begin(), data.tokens.end(), token) -
                                      data.tokens.begin());

@@ -8,27 +8,20 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/capture/gguf_builder.h"
 #include "tests/capture/tiny_vocabulary.h"
+#include "tests/capture/tokenizer_goldens.h"
 
 #include <nlohmann/json.hpp>
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
 
 namespace kvloupe::capture {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
 const json& scored() {
-  static const json file = [] {
-    std::ifstream stream(fs::path(KVLOUPE_TEST_SOURCE_DIR) /
-                         "../data/tokenizers/sentencepiece.json");
-    EXPECT_TRUE(stream);
-    return json::parse(stream);
-  }();
+  static const json file = read_json(kTokenizers / "sentencepiece.json");
   return file;
 }
 

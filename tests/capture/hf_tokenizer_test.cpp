@@ -7,6 +7,7 @@
 #include "core/base/paths.h"
 #include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/capture/tokenizer_goldens.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,14 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
-
-const fs::path kData = fs::path(KVLOUPE_TEST_SOURCE_DIR) / "../data/tokenizers";
-
-json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  return json::parse(file);
-}
 
 // Where the characters begin that hold these bytes: what the reference tells.
 std::vector<std::size_t> at_characters(const std::string& text, std::vector<std::size_t> begins) {
@@ -50,8 +43,8 @@ void compare(const Tokenizer& tokenizer, const std::string& text, SpecialTokens 
 class SmallVocabulary : public testing::TestWithParam<std::string> {};
 
 TEST_P(SmallVocabulary, AgreesWithTokenizers) {
-  const Tokenizer tokenizer = read_hf_tokenizer(kData / GetParam());
-  const json goldens = read_json(kData / "goldens.json")["kinds"][GetParam()];
+  const Tokenizer tokenizer = read_hf_tokenizer(kTokenizers / GetParam());
+  const json goldens = read_json(kTokenizers / "goldens.json")["kinds"][GetParam()];
   ASSERT_GT(goldens.size(), 45U);
   for (const json& golden : goldens) {
     const auto text = golden["text"].get<std::string>();
@@ -80,7 +73,7 @@ TEST_P(RealVocabulary, AgreesWithTokenizers) {
   if (!fs::exists(folder / "tokenizer.json"))
     GTEST_SKIP() << "no " << folder << ": tests/tools/make_tokenizer_goldens.py --real makes it";
   const Tokenizer tokenizer = read_hf_tokenizer(folder);
-  const json file = read_json(kData / "real.json");
+  const json file = read_json(kTokenizers / "real.json");
   const json& goldens = file["goldens"][GetParam()];
   ASSERT_EQ(goldens.size(), file["texts"].size());
   for (std::size_t i = 0; i < goldens.size(); ++i)
@@ -103,7 +96,7 @@ std::string refusal(const std::function<void()>& call) {
 }
 
 TEST(TokenizerJson, WhatCannotBeMappedIsNamed) {
-  const json sound = read_json(kData / "qwen2/tokenizer.json");
+  const json sound = read_json(kTokenizers / "qwen2/tokenizer.json");
   const auto refusal_of = [&](const char* patch) {
     json damaged = sound;
     damaged.merge_patch(json::parse(patch));
@@ -146,7 +139,7 @@ TEST(TokenizerJson, WhatCannotBeMappedIsNamed) {
 
 TEST(HfFolder, TheFilesBesideItNameTheSpecialTokens) {
   const TemporaryFolder folder;
-  fs::copy_file(kData / "llama3/tokenizer.json", folder / "tokenizer.json");
+  fs::copy_file(kTokenizers / "llama3/tokenizer.json", folder / "tokenizer.json");
   const auto write = [&](const char* name, const char* text) {
     std::ofstream(folder / name) << text;
   };
@@ -181,7 +174,7 @@ TEST(HfFolder, DamagedFilesGetTheirSentence) {
   EXPECT_THAT(sentence(), HasSubstr("more than"));
   fs::resize_file(folder / "tokenizer.json", 2);
   EXPECT_THAT(sentence(), HasSubstr("describes no model"));
-  fs::copy_file(kData / "gpt2/tokenizer.json", folder / "tokenizer.json",
+  fs::copy_file(kTokenizers / "gpt2/tokenizer.json", folder / "tokenizer.json",
                 fs::copy_options::overwrite_existing);
   std::ofstream(folder / "tokenizer_config.json") << "{";
   EXPECT_THAT(sentence(), HasSubstr("tokenizer_config.json"));

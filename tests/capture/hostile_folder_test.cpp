@@ -85,18 +85,14 @@ TEST_F(HostileFolder, WithoutHarmItLoads) {
 }
 
 TEST_F(HostileFolder, FilesThatAreMissingOrNoFiles) {
-  take("qwen3");
-  fs::remove(folder / "config.json");
-  EXPECT_THAT(refusal(), HasSubstr("config.json"));
-  take("qwen3");
-  fs::remove(folder / "model.safetensors");
-  EXPECT_THAT(refusal(), HasSubstr("model.safetensors"));
-  take("qwen3");
-  fs::remove(folder / "tokenizer.json");
-  EXPECT_THAT(refusal(), HasSubstr("tokenizer.json"));
-  take("olmoe");
-  fs::remove(folder / "model-00002-of-00002.safetensors");
-  EXPECT_THAT(refusal(), HasSubstr("model-00002-of-00002.safetensors"));
+  for (const auto& [model, file] : {std::pair{"qwen3", "config.json"},
+                                    {"qwen3", "model.safetensors"},
+                                    {"qwen3", "tokenizer.json"},
+                                    {"olmoe", "model-00002-of-00002.safetensors"}}) {
+    take(model);
+    fs::remove(folder / file);
+    EXPECT_THAT(refusal(), HasSubstr(file));
+  }
   take("qwen3");
   fs::remove(folder / "config.json");
   fs::create_symlink("config.json", folder / "config.json");

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace kvloupe::capture {
@@ -27,6 +28,12 @@ CaptureReport resume(const fs::path& output) {
   return capture_tiny(options);
 }
 
+auto numbers_of(const trace::RunLayer& run) {
+  return std::tie(run.offsets, run.positions, run.flags, run.forced_offsets, run.forced_bounds,
+                  run.evict_chunk, run.lane_counts, run.block_mask, run.block_forced,
+                  run.block_abstains, run.table_indptr, run.table_indices);
+}
+
 void expect_same_runs(const trace::TraceReader& a, const trace::TraceReader& b) {
   ASSERT_EQ(a.info().runs.size(), b.info().runs.size());
   for (const trace::RunInfo& run : a.info().runs) {
@@ -34,18 +41,7 @@ void expect_same_runs(const trace::TraceReader& a, const trace::TraceReader& b) 
     for (const int layer : a.info().layers) {
       const trace::RunLayer x = a.read_run_layer(run.id, layer),
                             y = b.read_run_layer(run.id, layer);
-      EXPECT_EQ(x.offsets, y.offsets) << run.method;
-      EXPECT_EQ(x.positions, y.positions) << run.method;
-      EXPECT_EQ(x.flags, y.flags) << run.method;
-      EXPECT_EQ(x.forced_offsets, y.forced_offsets) << run.method;
-      EXPECT_EQ(x.forced_bounds, y.forced_bounds) << run.method;
-      EXPECT_EQ(x.evict_chunk, y.evict_chunk) << run.method;
-      EXPECT_EQ(x.lane_counts, y.lane_counts) << run.method;
-      EXPECT_EQ(x.block_mask, y.block_mask) << run.method;
-      EXPECT_EQ(x.block_forced, y.block_forced) << run.method;
-      EXPECT_EQ(x.block_abstains, y.block_abstains) << run.method;
-      EXPECT_EQ(x.table_indptr, y.table_indptr) << run.method;
-      EXPECT_EQ(x.table_indices, y.table_indices) << run.method;
+      EXPECT_EQ(numbers_of(x), numbers_of(y)) << run.method;
     }
   }
 }

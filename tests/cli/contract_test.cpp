@@ -17,6 +17,15 @@ const std::string kGoldens = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/";
 const std::string kTrace = kGoldens + "group3_f16.h5";
 const std::string kNoProbe = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
 
+void expect_all_refused(const std::vector<std::vector<std::string>>& wrong, int exit_code) {
+  for (const auto& arguments : wrong) {
+    std::string text;
+    for (const std::string& argument : arguments) text += argument + " ";
+    SCOPED_TRACE(text);
+    expect_refused(run_program(arguments), exit_code);
+  }
+}
+
 TEST(UsageErrors, ExitWithTwo) {
   const std::vector<std::vector<std::string>> wrong = {
       {"frobnicate"},
@@ -68,12 +77,7 @@ TEST(UsageErrors, ExitWithTwo) {
       {"capture", "--model", "smollm2", "--prompt", "a", "--store", "qkv,nonesuch", "-o",
        "never.h5"},
   };
-  for (const auto& arguments : wrong) {
-    std::string text;
-    for (const std::string& argument : arguments) text += argument + " ";
-    SCOPED_TRACE(text);
-    expect_refused(run_program(arguments), 2);
-  }
+  expect_all_refused(wrong, 2);
   EXPECT_FALSE(std::filesystem::exists("never.h5"));
   EXPECT_FALSE(std::filesystem::exists("never.png"));
 }
@@ -108,12 +112,7 @@ TEST(InputErrors, ExitWithOne) {
       {"capture", "--model", "smollm2", "--prompt", "a", "-o", "empty.h5"},
       {"capture", "--model", "smollm2", "--prompt", "a", "--device", "cuda:1023", "-o", "never.h5"},
   };
-  for (const auto& arguments : wrong) {
-    std::string text;
-    for (const std::string& argument : arguments) text += argument + " ";
-    SCOPED_TRACE(text);
-    expect_refused(run_program(arguments), 1);
-  }
+  expect_all_refused(wrong, 1);
   EXPECT_FALSE(std::filesystem::exists("never.h5"));
   EXPECT_FALSE(std::filesystem::exists("never.h5.part"));
   EXPECT_FALSE(std::filesystem::exists("never.png"));

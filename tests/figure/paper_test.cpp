@@ -3,7 +3,7 @@
 #include "app/figure/gif.h"
 #include "app/figure/page.h"
 #include "app/figure/panels_of_figure.h"
-#include "app/figure/vector_files.h"
+#include "app/figure/scene.h"
 #include "app/widgets/fonts.h"
 #include "core/base/error.h"
 

@@ -2,8 +2,9 @@
 // They look as the pixels do, their words are text, and the fonts of a PDF are in it.
 #include "app/figure/export.h"
 #include "app/figure/headless.h"
+#include "app/figure/pdf.h"
 #include "app/figure/scene.h"
-#include "app/figure/vector_files.h"
+#include "app/figure/svg.h"
 #include "app/state/view_list.h"
 #include "tests/figure/picture_difference.h"
 #include "tests/figure/view_picture_list.h"

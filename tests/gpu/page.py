@@ -9,6 +9,12 @@ def table(header, rows):
     return ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)] + rows
 
 
+def times(columns, rows):
+    words = {"floor_ms": "floor, ms", "megabytes": "MB", "gflop": "GFLOP", "tflop_per_s": "TFLOP/s"}
+    return table([words.get(name, name) for name in columns],
+                 ["| " + " | ".join(str(row[name]) for name in columns) + " |" for row in rows])
+
+
 def kernels(facts):
     lines = [f"# CUDA kernels on {facts['device']}"]
     lines += table(("case", "type", "query heads", "KV heads", "chunk", "past", "dim", "output", "lse", "key mass",
@@ -18,23 +24,18 @@ def kernels(facts):
     if "attention_times" in facts:
         lines += ["", "32 query and 8 KV heads of 128 after 30,720 keys. Medians of 20, L2 overwritten between. The floor is by the clocks that "
                   "the device names, of 16-bit types by the peak of its tensor cores."]
-        lines += table(("case", "type", "ms", "floor, ms", "GFLOP", "TFLOP/s", "MB"),
-                       ["| {case} | {type} | {ms} | {floor_ms} | {gflop} | {tflop_per_s} | {megabytes} |".format(**row)
-                        for row in facts["attention_times"]])
+        lines += times(("case", "type", "ms", "floor_ms", "gflop", "tflop_per_s", "megabytes"), facts["attention_times"])
     lines += table(("kernel", "type", "shape", "error, in parts of what is tolerated", "same bits", "those of fp32", "right"),
                    ["| {kernel} | {type} | {shape} | {error:.2g} | {same_bits} | {bits_of_fp32} | {right} |".format(**row)
                     for row in facts["selection"] + facts["probabilities"]])
     if "selection_times" in facts:
         lines += ["", "8 KV heads of 128, 30,720 keys unless said otherwise, groups of 4. Medians of 20, L2 overwritten between. The floor is "
                   "the time of a copy on this GPU that moves as many bytes."]
-        lines += table(("kernel", "type", "ms", "floor, ms", "MB"),
-                       ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} |".format(**row) for row in facts["selection_times"]])
+        lines += times(("kernel", "type", "ms", "floor_ms", "megabytes"), facts["selection_times"])
     if "probability_times" in facts:
         lines += ["", "8 KV heads. The floor is the time of a copy on this GPU that moves as many bytes; most of these are bound by their "
                   "products."]
-        lines += table(("kernel", "type", "ms", "floor, ms", "MB", "GFLOP", "TFLOP/s"),
-                       ["| {kernel} | {type} | {ms} | {floor_ms} | {megabytes} | {gflop} | {tflop_per_s} |".format(**row)
-                        for row in facts["probability_times"]])
+        lines += times(("kernel", "type", "ms", "floor_ms", "megabytes", "gflop", "tflop_per_s"), facts["probability_times"])
     return lines
 
 

@@ -2,6 +2,7 @@
 #include "core/replay/block_metrics.h"
 
 #include "core/selection/spec/method_spec.h"
+#include "tests/replay/plain_output_error.h"
 #include "tests/replay/small_trace.h"
 
 #include <gtest/gtest.h>
@@ -18,34 +19,18 @@ using Sees = std::function<bool(int head, int query, int key)>;
 // What `sees` is worth in the query heads [first, first + count).
 BlockMetrics worth_of(const SmallTrace& trace, const ReplayCell& cell, int first, int count,
                       const Sees& sees) {
-  const int dim = trace.shape().head_dim;
   double pairs = 0, kept = 0, whole = 0, errors = 0;
   for (int head = first; head < first + count; ++head) {
-    double difference = 0, size = 0;
-    for (int query = cell.span.begin; query < cell.span.end(); ++query) {
-      std::vector<double> full(dim, 0.0), part(dim, 0.0);
-      double share = 0;
-      for (int key = 0; key <= query; ++key) {
+    for (int query = cell.span.begin; query < cell.span.end(); ++query)
+      for (int key = 0; key < cell.span.begin; ++key) {
         const double p = trace.probability(cell.layer, head, query, key);
         const bool seen = sees(head, query, key);
-        if (key < cell.span.begin) {
-          whole += p;
-          kept += seen ? p : 0;
-          pairs += seen ? 1 : 0;
-        }
-        share += seen ? p : 0;
-        const float* value = trace.value(cell.layer, head / trace.gqa_group_size(), key);
-        for (int i = 0; i < dim; ++i) {
-          full[i] += p * static_cast<double>(value[i]);
-          if (seen) part[i] += p * static_cast<double>(value[i]);
-        }
+        whole += p;
+        kept += seen ? p : 0;
+        pairs += seen ? 1 : 0;
       }
-      for (int i = 0; i < dim; ++i) {
-        difference += std::pow(full[i] - part[i] / share, 2);
-        size += full[i] * full[i];
-      }
-    }
-    errors += std::sqrt(difference / size);
+    errors += plain_output_error(trace, cell, head,
+                                 [&](int query, int key) { return sees(head, query, key); });
   }
   return {pairs / count / cell.span.length / cell.span.begin, kept / whole, errors / count};
 }

@@ -2,6 +2,7 @@
 // loops over the same numbers.
 #include "core/replay/explain.h"
 #include "core/base/error.h"
+#include "core/replay/key_life.h"
 #include "core/replay/lost_keys.h"
 #include "core/replay/replay.h"
 #include "tests/replay/small_trace.h"

@@ -3,9 +3,11 @@
 
 base <- {trace, attention, device} <- selection <- session <- replay <- {analysis, measure, calibration};
 core <- capture <- app; c_api stands on selection; inside app: state <- widgets <- panels <- figure <- shell, cli and bench on top. Also: HDF5 only in
-core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state; standard output only in core/base/results, tooltips only in app/widgets/tooltip. Files over 500 lines are listed as warnings.
+core/trace, Torch never in base, trace or the app, ImGui only in the app and never in its state; standard output only in core/base/results, tooltips only in app/widgets/tooltip. A source file
+belongs to a header (CONTRIBUTING.md, Source files and headers). Files over 500 lines are listed as warnings.
 """
 
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -63,6 +65,14 @@ TO_STANDARD_OUTPUT = re.compile(r"\bstdout\b|\bstd::cout\b|\bfmt::print\(|\b(pri
 TOOLTIPS = "app/widgets/tooltip.cpp"
 TO_TOOLTIP = re.compile(r"\bImGui::(Set|Begin)(Item)?Tooltip\w*\(")
 
+# Files that a list names: nothing else calls them, so they need no header.
+LISTED = [
+    "app/bench/*_suite.cpp", "app/cli/*_command.cpp", "app/panels/*_panel.cpp", "capture/model/families/*.cpp",
+    "capture/tasks/task_*.cpp", "core/selection/methods/*.cpp",
+]
+# The system, or a library that was loaded, looks these up by name.
+ENTRY_POINT = re.compile(r'^(int main\(|extern "C")', re.MULTILINE)
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -76,8 +86,20 @@ def inside(path, folders):
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
+def has_header(path, text):
+    """Whether the source file has a header of its own name, is a part of one (named after it, with a suffix) or needs none."""
+    if any(fnmatch.fnmatch(path, family) for family in LISTED) or ENTRY_POINT.search(text):
+        return True
+    includes = [match.group(1) for match in map(INCLUDE.match, text.splitlines()) if match]
+    headers = [name.removesuffix(ending) for name in includes for ending in (".h", ".cuh") if name.endswith(ending)]
+    own = path.rsplit(".", 1)[0]
+    return any(own == header or own.startswith(header + "_") for header in headers)
+
+
 def defects_of(path, text):
     own = folder_of(path)
+    if path.endswith((".cpp", ".cu")) and not has_header(path, text):
+        yield f"{path}: no header has its name, nor a name that its own begins with"
     for number, line in enumerate(text.splitlines(), 1):
         if TO_STANDARD_OUTPUT.search(line) and path != RESULTS:
             yield f"{path}:{number}: standard output is for {RESULTS}"

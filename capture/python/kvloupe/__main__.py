@@ -84,11 +84,7 @@ def parser():
     take.add_argument("--force", action="store_true", help="replace an existing trace")
     take.add_argument("-o", dest="output", metavar="T.h5", help="the trace that is made")
     take.set_defaults(run=run_import)
-    merge = commands.add_parser("merge", help="join the parts that the ranks of a model wrote")
-    merge.add_argument("parts", nargs="+", metavar="PART")
-    merge.add_argument("--force", action="store_true", help="replace an existing trace")
-    merge.add_argument("-o", dest="output", required=True, metavar="T.h5")
-    merge.set_defaults(run=run_merge)
+    arguments.add_merge(commands, "merge", "join the parts that the ranks of a model wrote", "trace", "T.h5", run_merge)
     eval_arguments.add_commands(commands)
     return top
 

@@ -80,6 +80,14 @@ def check_import(options):
                                                       "docs/import.md shows both")
 
 
+def add_merge(commands, name, summary, noun, metavar, run):
+    merge = commands.add_parser(name, help=summary)
+    merge.add_argument("parts", nargs="+", metavar="PART")
+    merge.add_argument("--force", action="store_true", help=f"replace an existing {noun}")
+    merge.add_argument("-o", dest="output", required=True, metavar=metavar)
+    merge.set_defaults(run=run)
+
+
 def layers(text):
     return _numbers("--layers", "layers", text, MOST["num_layers"])
 

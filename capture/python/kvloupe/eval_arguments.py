@@ -53,11 +53,8 @@ def add_commands(commands):
     evaluate.add_argument("--resume", action="store_true", help="go on with a run that was stopped, or add methods, tasks and samples to one")
     evaluate.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
     evaluate.set_defaults(run=run_eval)
-    merge = commands.add_parser("eval merge", help="join the results of shards, or of runs with other methods or tasks, by their samples")
-    merge.add_argument("parts", nargs="+", metavar="PART")
-    merge.add_argument("--force", action="store_true", help="replace an existing file")
-    merge.add_argument("-o", dest="output", required=True, metavar="RESULTS.h5")
-    merge.set_defaults(run=run_merge)
+    arguments.add_merge(commands, "eval merge", "join the results of shards, or of runs with other methods or tasks, by their samples",
+                        "file", "RESULTS.h5", run_merge)
     harness = commands.add_parser("lm_eval", prefix_chars="\0", add_help=False,
                                   help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package")
     harness.add_argument("rest", nargs="*", metavar="ARGUMENTS")  # Its options are its own: none of them is read here.

@@ -80,12 +80,17 @@ class Killed(Case):
         command(*task.arguments, "--threads", 1, "--resume", "-o", output)
         self.assert_whole(output, expected, task.answers(), cut=2 + 3)
 
-    def test_the_program_of_a_worker(self):
-        task, output, said = Counted("program", 40), scratch("program.h5"), scratch("program.txt")
+    def under_way(self, name, workers):
+        """A run that has answered its first samples, and what it is to answer."""
+        task, output, said = Counted(name, 40), scratch(f"{name}.h5"), scratch(f"{name}.txt")
         expected = self.by_one(task)
         task.flag("slow")
-        process = begun([*task.arguments, "--workers", 1], output, said)
+        process = begun([*task.arguments, "--workers", workers], output, said)
         wait_for(lambda: journal_lines(output) >= 5, process)
+        return task, output, said, expected, process
+
+    def test_the_program_of_a_worker(self):
+        task, output, said, expected, process = self.under_way("program", 1)
         kill(child_of(workers_of(output)[1]))
         task.flag("slow", False)
         self.assertEqual(process.wait(), 0)
@@ -93,11 +98,7 @@ class Killed(Case):
         self.assert_whole(output, expected, task.answers(), cut=1)
 
     def test_ctrl_c(self):
-        task, output, said = Counted("stopped", 40), scratch("stopped.h5"), scratch("stopped.txt")
-        expected = self.by_one(task)
-        task.flag("slow")
-        process = begun([*task.arguments, "--workers", 2], output, said)
-        wait_for(lambda: journal_lines(output) >= 5, process)
+        task, output, said, expected, process = self.under_way("stopped", 2)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(), 130)
         self.assertEqual(workers_of(output), {})

@@ -218,6 +218,18 @@ HWY_INLINE void exponentials(std::int64_t num_keys, const Vector* largest, float
   }
 }
 
+// out: exp(logit - the row's largest) of [num_keys, kRowBlock]; p is that times the row's weight.
+HWY_INLINE void softmax_of_rows(const float* block, std::span<const std::int64_t> visible,
+                                const float* keys, std::int64_t num_keys, std::int64_t head_dim,
+                                const RowSoftmax& softmax, float* out, float* weights) {
+  Vector largest[kVectors];
+  masked_logits(block, visible, keys, num_keys, head_dim, softmax, out, largest);
+  settle_unseeing_rows(largest);
+  double totals[kRowBlock];
+  exponentials(num_keys, largest, out, totals);
+  row_weights(totals, std::ssize(visible), softmax, largest, weights);
+}
+
 void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int64_t> visible,
                                const float* keys, std::int64_t num_keys, const RowSoftmax& softmax,
                                ColumnReduce reduce, float* out) {
@@ -225,15 +237,9 @@ void reduce_probabilities_impl(const PackedRows& rows, std::span<const std::int6
   for (std::int64_t block = 0; block < rows.num_blocks(); ++block) {
     const std::int64_t first = block * kRowBlock;
     const std::int64_t count = std::min(kRowBlock, rows.num_rows - first);
-    const RowSoftmax own = rows_of(softmax, first, count);
-    Vector largest[kVectors];
-    masked_logits(rows.block(block), visible.subspan(first, count), keys, num_keys, rows.head_dim,
-                  own, logits.data(), largest);
-    settle_unseeing_rows(largest);
-    double totals[kRowBlock];
-    exponentials(num_keys, largest, logits.data(), totals);
     float weights[kRowBlock];
-    row_weights(totals, count, own, largest, weights);
+    softmax_of_rows(rows.block(block), visible.subspan(first, count), keys, num_keys, rows.head_dim,
+                    rows_of(softmax, first, count), logits.data(), weights);
     for (std::int64_t key = 0; key < num_keys; ++key) {
       Vector reduced = hn::Zero(kLanes);
       for (std::int64_t v = 0; v < kVectors; ++v) {
@@ -295,15 +301,9 @@ void sum_columns_and_slashes_impl(const PackedRows& rows, std::span<const std::i
     const std::int64_t first = block * kRowBlock;
     const std::int64_t count = std::min(kRowBlock, rows.num_rows - first);
     const std::int64_t seen = visible[first + count - 1];
-    const RowSoftmax own = rows_of(softmax, first, count);
-    Vector largest[kVectors];
-    masked_logits(rows.block(block), visible.subspan(first, count), keys, seen, rows.head_dim, own,
-                  logits.data(), largest);
-    settle_unseeing_rows(largest);
-    double totals[kRowBlock];
-    exponentials(seen, largest, logits.data(), totals);
     float weights[kRowBlock];
-    row_weights(totals, count, own, largest, weights);
+    softmax_of_rows(rows.block(block), visible.subspan(first, count), keys, seen, rows.head_dim,
+                    rows_of(softmax, first, count), logits.data(), weights);
     for (std::int64_t key = 0; key < seen; ++key) {
       Vector sum = hn::Zero(kLanes);
       float* distances = padded.data() + kRowBlock + visible[first] - 1 - key;

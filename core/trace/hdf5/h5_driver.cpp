@@ -1,8 +1,6 @@
 // The callbacks that HDF5 asks of a driver, over a DiskFile.
 #include "core/trace/hdf5/h5_driver.h"
 
-#include <H5FDdevelop.h>
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -96,12 +94,9 @@ herr_t flush(H5FD_t* file, hid_t, hbool_t) {
 herr_t truncate(H5FD_t*, hid_t, hbool_t) { return 0; }
 
 H5FD_class_t make_driver() {
-  H5FD_class_t driver = {};
-  driver.version = H5FD_CLASS_VERSION;
+  H5FD_class_t driver = nameless_driver();
   driver.value = static_cast<H5FD_class_value_t>(H5_VFD_RESERVED + 75);
   driver.name = "kvloupe";
-  driver.maxaddr = std::numeric_limits<std::int64_t>::max();
-  driver.fc_degree = H5F_CLOSE_STRONG;
   driver.fapl_size =
       sizeof(DiskFile*);  // NOLINT(bugprone-sizeof-expression): the pointer is the property
   driver.open = open_driver;
@@ -115,12 +110,20 @@ H5FD_class_t make_driver() {
   driver.write = write;
   driver.flush = flush;
   driver.truncate = truncate;
-  const H5FD_mem_t pools[H5FD_MEM_NTYPES] = H5FD_FLMAP_DICHOTOMY;
-  std::copy(std::begin(pools), std::end(pools), driver.fl_map);
   return driver;
 }
 
 }  // namespace
+
+H5FD_class_t nameless_driver() {
+  H5FD_class_t driver = {};
+  driver.version = H5FD_CLASS_VERSION;
+  driver.maxaddr = std::numeric_limits<std::int64_t>::max();
+  driver.fc_degree = H5F_CLOSE_STRONG;
+  const H5FD_mem_t pools[H5FD_MEM_NTYPES] = H5FD_FLMAP_DICHOTOMY;
+  std::copy(std::begin(pools), std::end(pools), driver.fl_map);
+  return driver;
+}
 
 Handle access_to(DiskFile& file) {
   static const H5FD_class_t driver = make_driver();

@@ -9,10 +9,15 @@
 #include "core/trace/hdf5/disk_file.h"
 #include "core/trace/hdf5/hdf5.h"
 
+#include <H5FDdevelop.h>
+
 #include <filesystem>
 #include <string>
 
 namespace kvloupe::trace::h5 {
+
+// What drivers have in common; the name, its number and the functions are each driver's own.
+H5FD_class_t nameless_driver();
 
 // File access properties; closing the file closes all that is open in it. `file` must outlive it.
 Handle access_to(DiskFile& file);

@@ -1,8 +1,8 @@
 #include "core/trace/hdf5/h5_read_driver.h"
 
+#include "core/trace/hdf5/h5_driver.h"
 #include "core/trace/hdf5/read_at.h"
 
-#include <H5FDdevelop.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
-#include <limits>
 #include <new>
 #include <span>
 
@@ -106,12 +104,9 @@ herr_t write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const void*) { re
 
 // Without `cmp` every opening is a file of its own.
 H5FD_class_t make_driver() {
-  H5FD_class_t driver = {};
-  driver.version = H5FD_CLASS_VERSION;
+  H5FD_class_t driver = nameless_driver();
   driver.value = static_cast<H5FD_class_value_t>(H5_VFD_RESERVED + 76);
   driver.name = "kvloupe reading";
-  driver.maxaddr = std::numeric_limits<std::int64_t>::max();
-  driver.fc_degree = H5F_CLOSE_STRONG;
   driver.open = open_driver;
   driver.close = close_driver;
   driver.query = query;
@@ -121,8 +116,6 @@ H5FD_class_t make_driver() {
   driver.get_handle = get_handle;
   driver.read = read;
   driver.write = write;
-  const H5FD_mem_t pools[H5FD_MEM_NTYPES] = H5FD_FLMAP_DICHOTOMY;
-  std::copy(std::begin(pools), std::end(pools), driver.fl_map);
   return driver;
 }
 

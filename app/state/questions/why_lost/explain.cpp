@@ -1,6 +1,7 @@
 #include "app/state/questions/why_lost/explain.h"
 
 #include "app/state/questions/kept/selected_vs_true.h"
+#include "app/state/questions/why_lost/miss_inspector.h"
 #include "app/state/workspace.h"
 #include "core/base/units.h"
 #include "core/engine/engine.h"
@@ -183,8 +184,7 @@ KeyFatesQuestion::Answer KeyFatesQuestion::work(Steps& steps) const {
 }
 
 std::string WatchedKeyQuestion::obstacle() const {
-  const std::string obstacle = OfMethod::obstacle();
-  return obstacle.empty() && !watched_span(place) ? kNoKeyChosen : obstacle;
+  return SpanFateQuestion{place, method}.obstacle();
 }
 
 WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {

@@ -3,7 +3,7 @@
 
 #include "app/state/questions/how_it_ran/run.h"
 #include "core/replay/explain.h"
-#include "core/replay/lost_keys.h"
+#include "core/replay/key_life.h"
 
 #include <cstdint>
 #include <string>

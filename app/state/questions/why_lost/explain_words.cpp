@@ -15,15 +15,6 @@ namespace {
 using replay::Explanation;
 using replay::Stage;
 
-const char* words_of(trace::DenseReason reason) {
-  switch (reason) {
-    case trace::DenseReason::EmptyPast: return "nothing comes before the chunk";
-    case trace::DenseReason::FitsBudget: return "all of the past fits the budget";
-    case trace::DenseReason::MethodRule: return "the method does not choose in this layer or phase";
-  }
-  return "";
-}
-
 const char* unit_word(const Explanation& why) {
   return why.spec.traits().granularity == trace::Granularity::Page ? "page" : "block";
 }
@@ -205,6 +196,15 @@ std::string disagreement(const ExplainQuestion& question, const Explanation& why
   return fmt::format(
       "The recorded run {} it; selected anew it is {}, and that is what is explained.",
       recorded ? "kept" : "lost", why.kept ? "kept" : "lost");
+}
+
+const char* words_of(trace::DenseReason reason) {
+  switch (reason) {
+    case trace::DenseReason::EmptyPast: return "nothing comes before the chunk";
+    case trace::DenseReason::FitsBudget: return "all of the past fits the budget";
+    case trace::DenseReason::MethodRule: return "the method does not choose in this layer or phase";
+  }
+  return "";
 }
 
 std::string words_of(replay::KeyLife::State state, bool dense) {

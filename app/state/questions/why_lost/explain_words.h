@@ -45,6 +45,8 @@ std::string disagreement(const ExplainQuestion& question, const replay::Explanat
 
 // "kept", "kept: everything is", "evicted"
 std::string words_of(replay::KeyLife::State state, bool dense);
+// Why everything is kept in a cell.
+const char* words_of(trace::DenseReason reason);
 // "12th", "1,921st"
 std::string ordinal(std::int64_t number);
 

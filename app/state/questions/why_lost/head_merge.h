@@ -3,7 +3,7 @@
 #pragma once
 
 #include "app/state/questions/how_it_ran/run.h"
-#include "core/replay/lost_keys.h"
+#include "core/replay/key_life.h"
 
 #include <string>
 

@@ -101,6 +101,36 @@ std::string row_text(const selection::RowLayout& layout, int row) {
              : fmt::format("q {}\u2013{}", first, first + layout.q_heads_per_row - 1);
 }
 
+using Layout = selection::RowLayout;
+
+std::string whole_text(int number) { return std::to_string(number); }
+
+template <typename Line, typename Number>
+MissColumn<Line> number_column(const char* title, const char* meaning, float weight,
+                               Number Line::*number, std::string (*text)(Number),
+                               bool falling = false) {
+  return {title,
+          meaning,
+          weight,
+          [=](const Line& line) { return static_cast<double>(line.*number); },
+          [=](const Line& line, const Layout&) { return text(line.*number); },
+          falling};
+}
+
+// The key and where it was lost, then the others.
+template <typename Line>
+std::vector<MissColumn<Line>> columns_from_place(float token_weight, const char* row_meaning,
+                                                 const std::vector<MissColumn<Line>>& others) {
+  std::vector<MissColumn<Line>> columns{
+      {"token", "The key's token, with its neighbours.", token_weight, nullptr, nullptr, false},
+      number_column("key", "The token's position.", 1, &Line::key, format_count),
+      number_column("layer", "", 0.8F, &Line::layer, whole_text),
+      {"head", row_meaning, 0.9F, [](const Line& line) { return double(line.row); },
+       [](const Line& line, const Layout& layout) { return row_text(layout, line.row); }, false}};
+  columns.insert(columns.end(), others.begin(), others.end());
+  return columns;
+}
+
 }  // namespace
 
 std::string why_no_losses(const Place& place, const MethodChoice& method,
@@ -213,67 +243,42 @@ bool is_at(const Place& place, const MissPlace& there, const selection::RowLayou
 }
 
 const std::vector<MissColumn<LostKey>>& lost_columns() {
-  using Layout = selection::RowLayout;
-  static const std::vector<MissColumn<LostKey>> columns{
-      {"token", "The key's token, with its neighbours.", 4.9F, nullptr, nullptr, false},
-      {"key", "The token's position.", 1,
-       [](const LostKey& lost) { return static_cast<double>(lost.key); },
-       [](const LostKey& lost, const Layout&) { return format_count(lost.key); }, false},
-      {"layer", "", 0.8F, [](const LostKey& lost) { return double(lost.layer); },
-       [](const LostKey& lost, const Layout&) { return std::to_string(lost.layer); }, false},
-      {"head", "The row of the method that lost it: a KV head, a query head or several.", 0.9F,
-       [](const LostKey& lost) { return double(lost.row); },
-       [](const LostKey& lost, const Layout& layout) { return row_text(layout, lost.row); }, false},
-      {"chunk", "The chunk whose queries attend to it.", 0.9F,
-       [](const LostKey& lost) { return double(lost.chunk); },
-       [](const LostKey& lost, const Layout&) { return std::to_string(lost.chunk); }, false},
-      {"mass",
-       "M: the attention that it receives from the chunk's queries, summed over them and "
-       "the row's heads.",
-       1, [](const LostKey& lost) { return lost.mass; },
-       [](const LostKey& lost, const Layout&) { return mass_text(lost.mass); }, true},
-      {"share", "Of what all past keys receive in this layer, head and chunk.", 1,
-       [](const LostKey& lost) { return lost.share; },
-       [](const LostKey& lost, const Layout&) { return rough_percent(lost.share); }, true},
-      {"cause",
-       "The first stage that would have kept it, had it alone been different "
-       "(docs/explain.md).",
-       2.6F,
-       [](const LostKey& lost) { return lost.cause ? double(static_cast<int>(*lost.cause)) : -1; },
-       [](const LostKey& lost, const Layout&) {
-         return std::string(lost.cause ? words_of(*lost.cause) : "");
-       },
-       false}};
+  static const auto columns = columns_from_place<LostKey>(
+      4.9F, "The row of the method that lost it: a KV head, a query head or several.",
+      {number_column("chunk", "The chunk whose queries attend to it.", 0.9F, &LostKey::chunk,
+                     whole_text),
+       number_column("mass",
+                     "M: the attention that it receives from the chunk's queries, summed over them "
+                     "and the row's heads.",
+                     1, &LostKey::mass, mass_text, true),
+       number_column("share", "Of what all past keys receive in this layer, head and chunk.", 1,
+                     &LostKey::share, rough_percent, true),
+       {"cause",
+        "The first stage that would have kept it, had it alone been different "
+        "(docs/explain.md).",
+        2.6F,
+        [](const LostKey& lost) { return lost.cause ? double(static_cast<int>(*lost.cause)) : -1; },
+        [](const LostKey& lost, const Layout&) {
+          return std::string(lost.cause ? words_of(*lost.cause) : "");
+        },
+        false}});
   return columns;
 }
 
 const std::vector<MissColumn<Regret>>& regret_columns() {
-  using Layout = selection::RowLayout;
-  static const std::vector<MissColumn<Regret>> columns{
-      {"token", "The key's token, with its neighbours.", 4.4F, nullptr, nullptr, false},
-      {"key", "The token's position.", 1,
-       [](const Regret& one) { return static_cast<double>(one.key); },
-       [](const Regret& one, const Layout&) { return format_count(one.key); }, false},
-      {"layer", "", 0.8F, [](const Regret& one) { return double(one.layer); },
-       [](const Regret& one, const Layout&) { return std::to_string(one.layer); }, false},
-      {"head", "The row of the method that dropped it.", 0.9F,
-       [](const Regret& one) { return double(one.row); },
-       [](const Regret& one, const Layout& layout) { return row_text(layout, one.row); }, false},
-      {"dropped", "The first chunk in a row that it was left out of.", 1.3F,
-       [](const Regret& one) { return double(one.dropped); },
-       [](const Regret& one, const Layout&) { return std::to_string(one.dropped); }, false},
-      {"wanted", "Of the chunks after it, before it came back, the one that gives it most.", 1.2F,
-       [](const Regret& one) { return double(one.wanted); },
-       [](const Regret& one, const Layout&) { return std::to_string(one.wanted); }, false},
-      {"M wanted", "M in the chunk that wanted it.", 1.5F,
-       [](const Regret& one) { return one.mass_when_wanted; },
-       [](const Regret& one, const Layout&) { return mass_text(one.mass_when_wanted); }, true},
-      {"M dropped", "M in the chunk that dropped it.", 1.6F,
-       [](const Regret& one) { return one.mass_when_dropped; },
-       [](const Regret& one, const Layout&) { return mass_text(one.mass_when_dropped); }, true},
-      {"M lost", "M of all chunks in a row that it was left out of.", 1.1F,
-       [](const Regret& one) { return one.lost_mass; },
-       [](const Regret& one, const Layout&) { return mass_text(one.lost_mass); }, true}};
+  static const auto columns = columns_from_place<Regret>(
+      4.4F, "The row of the method that dropped it.",
+      {number_column("dropped", "The first chunk in a row that it was left out of.", 1.3F,
+                     &Regret::dropped, whole_text),
+       number_column("wanted",
+                     "Of the chunks after it, before it came back, the one that gives it most.",
+                     1.2F, &Regret::wanted, whole_text),
+       number_column("M wanted", "M in the chunk that wanted it.", 1.5F, &Regret::mass_when_wanted,
+                     mass_text, true),
+       number_column("M dropped", "M in the chunk that dropped it.", 1.6F,
+                     &Regret::mass_when_dropped, mass_text, true),
+       number_column("M lost", "M of all chunks in a row that it was left out of.", 1.1F,
+                     &Regret::lost_mass, mass_text, true)});
   return columns;
 }
 

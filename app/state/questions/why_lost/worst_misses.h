@@ -6,6 +6,7 @@
 #include "core/replay/lost_keys.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -103,8 +104,8 @@ struct MissColumn {
   const char* meaning;
   float weight;  // of its width
   // What it is sorted by; null: the token's text.
-  double (*value)(const Line& line);
-  std::string (*text)(const Line& line, const selection::RowLayout& layout);
+  std::function<double(const Line& line)> value;
+  std::function<std::string(const Line& line, const selection::RowLayout& layout)> text;
   bool falling;  // at first
 };
 const std::vector<MissColumn<replay::LostKey>>& lost_columns();

@@ -1,7 +1,7 @@
 // What is known of the methods.
+#include "core/selection/spec/method.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
-#include "core/selection/spec/method.h"
 #include "core/selection/spec/method_list.h"
 
 #include <fmt/format.h>

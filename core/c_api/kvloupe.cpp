@@ -4,6 +4,8 @@
 // with its own torch). So the engine and all that it is linked to are loaded into a namespace of their own (dlmopen), with a C
 // library of its own. Both sides share the loader and the heap (heap.c), and nothing else: no exception and no stream passes from
 // one to the other (calls.h).
+#include "core/c_api/kvloupe.h"
+
 #include "core/c_api/calls.h"
 #include "core/c_api/heap.h"
 
