@@ -204,6 +204,9 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   counted.chunks = arguments.scope_chunks.numbers;
   if (!counted.chunks.empty()) {
     if (!arguments.chunk_size) replay::check_chunk(counted.chunks.back(), info.chunks.size());
+    for (const int chunk : counted.chunks)
+      if (!arguments.chunk_size && !info.has_queries(chunk))
+        throw trace::lacks_queries(info, chunk);
     described.chunks = fmt::format("chunk{} {}", counted.chunks.size() > 1 ? "s" : "",
                                    arguments.scope_chunks.text);
   }

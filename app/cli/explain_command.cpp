@@ -218,7 +218,7 @@ std::vector<int> chunks_of_span(const ExplainArguments& arguments, const trace::
   for (int chunk = info.chunk_of_token(question->begin);
        chunk < static_cast<int>(info.chunks.size()); ++chunk)
     chunks.push_back(chunk);
-  return chunks;
+  return trace::with_queries(info, chunks);
 }
 
 // A span: as of a key, by selecting anew where the method is known.

@@ -25,7 +25,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 namespace kvloupe::cli {
@@ -335,9 +334,7 @@ std::vector<int> layers_of(const LatencyArguments& arguments, const trace::Trace
 std::vector<int> chunks_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
   if (!arguments.chunks.given()) return {measure::last_full_chunk(info)};
   if (!arguments.chunks.numbers.empty()) return arguments.chunks.numbers;
-  std::vector<int> all(info.chunks.size());
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return info.chunks_with_queries();
 }
 
 // A method as it was written, of `all` its id.

@@ -322,6 +322,9 @@ void run_select(SelectArguments& arguments, const GlobalOptions& global) {
   engine().open_device(request.device);
   const session::TraceSession session = open_session(arguments.trace, global, {method});
   report_damage(session.info());
+  if (arguments.save)
+    trace::require_queries(session.info(), static_cast<int>(session.info().chunks.size()),
+                           "the run cannot be saved");
   const replay::MethodChoice choice = replay::choice_of(method, session.info());
   if (choice.recorded()) {
     check_recorded(arguments, choice);

@@ -152,8 +152,10 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   }
   if (like == nullptr) {
     // The last prefill chunk asks the question: the most telling place to begin.
-    for (std::size_t c = 0; c < info.chunks.size(); ++c)
-      if (info.chunks[c].phase == trace::Phase::Prefill) place.chunk = static_cast<int>(c);
+    const std::vector<int> chunks = info.chunks_with_queries();
+    if (!chunks.empty()) place.chunk = chunks.back();
+    for (const int c : chunks)
+      if (info.chunks[static_cast<std::size_t>(c)].phase == trace::Phase::Prefill) place.chunk = c;
     place.layer = info.layers[info.layers.size() / 2];
   }
   for (const Slot slot : kSlots) {

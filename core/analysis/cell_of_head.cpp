@@ -10,6 +10,9 @@ const replay::ReplayCell& cell_of_head(const replay::ReplayResult& replay,
                                        const trace::TraceInfo& info, int layer, int chunk,
                                        int q_head) {
   const replay::ReplayCell* cell = replay.find(layer, chunk);
+  if (cell == nullptr && chunk >= 0 && chunk < static_cast<int>(info.chunks.size()) &&
+      !info.has_queries(chunk))
+    throw trace::lacks_queries(info, chunk);
   if (cell == nullptr || q_head < 0 || q_head >= info.model.num_q_heads)
     throw input_error(
         fmt::format("layer {}, chunk {}, query head {} cannot be shown", layer, chunk, q_head),

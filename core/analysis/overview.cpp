@@ -63,7 +63,8 @@ std::vector<int> chunks_of(const trace::TraceInfo& info, trace::Phase phase,
                            const std::vector<int>& among) {
   std::vector<int> chunks;
   for (int c = 0; c < static_cast<int>(info.chunks.size()); ++c)
-    if (info.chunks[static_cast<std::size_t>(c)].phase == phase && has(among, c))
+    if (info.chunks[static_cast<std::size_t>(c)].phase == phase && has(among, c) &&
+        info.has_queries(c))
       chunks.push_back(c);
   return chunks;
 }

@@ -51,12 +51,14 @@ const char* gather_name(KvReads reads) {
 }
 
 int last_full_chunk(const trace::TraceInfo& info) {
-  int last = 0;
-  for (int i = 0; i < static_cast<int>(info.chunks.size()); ++i) {
+  std::optional<int> last;
+  for (const int i : info.chunks_with_queries()) {
     const trace::ChunkInfo& chunk = info.chunks[i];
-    if (chunk.phase == trace::Phase::Prefill && chunk.length >= info.chunks[last].length) last = i;
+    if (chunk.phase == trace::Phase::Prefill &&
+        (!last || chunk.length >= info.chunks[*last].length))
+      last = i;
   }
-  return last;
+  return last.value_or(0);
 }
 
 std::string LatencyReport::why_simulated() const {

@@ -114,8 +114,9 @@ Diff diff_selections(const DiffSide& a, const DiffSide& b, const DiffRequest& re
   diff.aligned_tokens = pairs.count;
   const std::vector<int> partners = paired_chunks(chunks, b.session.info().chunks, pairs);
   std::vector<int> chunks_a, chunks_b;
-  for (const int chunk : checked_chunks(request.chunks, chunks.size()))
-    if (const int partner = partners[static_cast<std::size_t>(chunk)]; partner >= 0) {
+  for (const int chunk : checked_chunks(a.session.info(), request.chunks, chunks.size()))
+    if (const int partner = partners[static_cast<std::size_t>(chunk)];
+        partner >= 0 && b.session.info().has_queries(partner)) {
       chunks_a.push_back(chunk);
       chunks_b.push_back(partner);
     }

@@ -5,6 +5,8 @@
 #include "core/replay/request_checks.h"
 #include "core/replay/stage_runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -157,10 +159,14 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
   result.layers = request.method.known()
                       ? checked_layers(session.info(), request.layers)
                       : checked_layers_of_run(session, request.method.run, request.layers);
-  const std::vector<int> chunks = checked_chunks(request.chunks, session.info().chunks.size());
+  const std::vector<int> chunks =
+      checked_chunks(session.info(), request.chunks, session.info().chunks.size());
   // What is evicted is decided by all chunks before.
   const bool needs_all = request.method.known() && request.method.spec->traits().evicts();
   const int end = chunks.empty() ? 0 : chunks.back() + 1;
+  if (needs_all)
+    trace::require_queries(session.info(), end,
+                           fmt::format("what {} lost is not known", request.method.spec->id()));
   const auto total = static_cast<std::int64_t>(result.layers.size()) * end;
   std::int64_t done = 0;
   for (const int layer : result.layers) {

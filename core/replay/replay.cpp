@@ -66,9 +66,11 @@ class MethodReplay {
     result_.source_mode = info.mode;
     result_.block_size = selection::describe_run(spec, session.shape()).block_size;
     result_.chunks =
-        request.chunk_size ? session::cut_anew(info.chunks, *request.chunk_size) : info.chunks;
+        request.chunk_size ? session::cut_anew(info, *request.chunk_size) : info.chunks;
     result_.layers = checked_layers(info, request.layers);
-    chunks_ = checked_chunks(request.chunks, result_.chunks.size());
+    chunks_ = checked_chunks(info, request.chunks, result_.chunks.size());
+    if (evicts_)
+      trace::require_queries(info, end_chunk(), fmt::format("{} cannot be replayed", spec.id()));
     layers_ = layers_to_run(session, spec, result_.layers);
     if (spec.traits().needs_probe) check_probe(session, request, spec);
     method_ = prepare(session, spec, layers_, request.device, context);
@@ -170,7 +172,7 @@ std::vector<ReplayResult> replay_methods(const session::TraceSession& session,
   std::vector<std::unique_ptr<MethodReplay>> methods;
   std::set<int> layers;
   std::vector<trace::ChunkInfo> chunks = session.info().chunks;
-  if (request.chunk_size) chunks = session::cut_anew(chunks, *request.chunk_size);
+  if (request.chunk_size) chunks = session::cut_anew(session.info(), *request.chunk_size);
   int first = static_cast<int>(chunks.size()), end = 0;
   for (const selection::MethodSpec& spec : specs) {
     methods.push_back(std::make_unique<MethodReplay>(session, spec, request, context));

@@ -46,7 +46,7 @@ ReplayResult read_chunks(const session::TraceSession& session, int run,
   if (chunks.size() == 1) return read_run(session, run, layers, chunks.front(), context);
   ReplayResult result = read_run(session, run, layers, std::nullopt, context);
   if (chunks.empty()) return result;
-  const std::vector<int> asked = checked_chunks(chunks, result.chunks.size());
+  const std::vector<int> asked = checked_chunks(session.info(), chunks, result.chunks.size());
   std::erase_if(result.cells, [&](const ReplayCell& cell) {
     return !std::binary_search(asked.begin(), asked.end(), cell.chunk);
   });
@@ -79,10 +79,16 @@ ReplayResult recorded_run(const session::TraceSession& session, int run,
                           const std::vector<int>& layers, const std::vector<int>& chunks,
                           bool want_mass, bool want_output_error, const WorkContext& context,
                           const std::string& device) {
-  ReplayResult result = read_chunks(session, run, layers, chunks, context);
-  if (!want_mass && !want_output_error) return result;
+  const bool measures = want_mass || want_output_error;
+  const trace::TraceInfo& info = session.info();
+  ReplayResult result = read_chunks(session, run, layers,
+                                    measures && !info.query_offsets.empty()
+                                        ? checked_chunks(info, chunks, info.chunks.size())
+                                        : chunks,
+                                    context);
+  if (!measures) return result;
   add_metrics(session, result, {want_mass, want_output_error}, context, device);
-  const trace::RunInfo& recorded = recorded_run_of(session.info(), run);
+  const trace::RunInfo& recorded = recorded_run_of(info, run);
   if (result.spec && recorded.granularity == trace::Granularity::Lane) {
     ReplayRequest request;
     request.spec = *result.spec;

@@ -34,11 +34,17 @@ std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<
   return ascending(wanted);
 }
 
-std::vector<int> checked_chunks(const std::vector<int>& wanted, std::size_t num_chunks) {
-  for (const int chunk : wanted) check_chunk(chunk, num_chunks);
+std::vector<int> checked_chunks(const trace::TraceInfo& info, const std::vector<int>& wanted,
+                                std::size_t num_chunks) {
+  for (const int chunk : wanted) {
+    check_chunk(chunk, num_chunks);
+    if (!info.has_queries(chunk)) throw trace::lacks_queries(info, chunk);
+  }
   if (!wanted.empty()) return ascending(wanted);
   std::vector<int> all(num_chunks);
   std::iota(all.begin(), all.end(), 0);
+  std::erase_if(all, [&](int chunk) { return !info.has_queries(chunk); });
+  if (all.empty() && num_chunks > 0) throw trace::lacks_queries(info, 0);
   return all;
 }
 

@@ -16,9 +16,10 @@ std::vector<int> checked_layers(const trace::TraceInfo& info, const std::vector<
 // The same of a recorded run, for an empty list those that it has: `select --layer` saves one alone.
 std::vector<int> checked_layers_of_run(const session::TraceSession& session, int run,
                                        const std::vector<int>& wanted);
-// The chunks asked for, ascending; all for an empty list. Throws Error{Input} for one that does not
-// exist.
-std::vector<int> checked_chunks(const std::vector<int>& wanted, std::size_t num_chunks);
+// The chunks asked for, of so many, ascending; for an empty list all that have queries. Throws Error{Input}
+// for one that does not exist or has none.
+std::vector<int> checked_chunks(const trace::TraceInfo& info, const std::vector<int>& wanted,
+                                std::size_t num_chunks);
 void check_chunk(const std::optional<int>& chunk, std::size_t num_chunks);
 // Throws Error{Input} for a run that was not recorded.
 const trace::RunInfo& recorded_run_of(const trace::TraceInfo& info, int run);

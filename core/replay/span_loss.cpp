@@ -6,6 +6,8 @@
 #include "core/replay/request_checks.h"
 #include "core/replay/stage_runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -112,7 +114,10 @@ SpanLoss described(const session::TraceSession& session, const SpanLossRequest& 
   loss.method = request.method;
   loss.span = request.span;
   loss.layout = layout_of(request.method, session.info());
-  loss.chunks = checked_chunks(request.chunks, session.info().chunks.size());
+  loss.chunks = checked_chunks(session.info(), request.chunks, session.info().chunks.size());
+  if (request.method.known() && request.method.spec->traits().evicts())
+    trace::require_queries(session.info(), loss.chunks.empty() ? 0 : loss.chunks.back() + 1,
+                           fmt::format("what {} lost is not known", request.method.spec->id()));
   loss.has_causes = true;
   loss.has_budgets =
       request.want_budgets && request.method.known() && request.method.spec->has_budget();

@@ -43,6 +43,7 @@ trace::LayerBasis fit_layer(const session::TraceSession& session, trace::BasisKi
 selection::BasisPtr basis_of_trace(const session::TraceSession& session, trace::BasisKind kind,
                                    const std::vector<int>& layers, const WorkContext& context) {
   const trace::TraceInfo& info = session.info();
+  trace::require_queries(info, static_cast<int>(info.chunks.size()), "basis=self cannot be fitted");
   auto basis = std::make_shared<trace::Basis>();
   basis->kind = kind;
   basis->model_name = info.model.name;

@@ -16,17 +16,20 @@ std::optional<trace::TraceInfo> cut_info(const trace::TraceInfo& info,
                                          std::optional<int> chunk_size) {
   if (!chunk_size) return std::nullopt;
   trace::TraceInfo cut = info;
-  cut.chunks = cut_anew(info.chunks, *chunk_size);
+  cut.chunks = cut_anew(info, *chunk_size);
   cut.runs.clear();
   return cut;
 }
 
 }  // namespace
 
-std::vector<trace::ChunkInfo> cut_anew(const std::vector<trace::ChunkInfo>& chunks, int size) {
+std::vector<trace::ChunkInfo> cut_anew(const trace::TraceInfo& info, int size) {
   if (size < 1)
     throw usage_error(fmt::format("chunk size {} is not valid", size), "it must be at least 1",
                       "give a number of tokens");
+  const std::vector<trace::ChunkInfo>& chunks = info.chunks;
+  trace::require_queries(info, static_cast<int>(chunks.size()),
+                         "the prompt cannot be cut into other chunks");
   std::int32_t prompt_end = 0;
   for (const trace::ChunkInfo& chunk : chunks)
     if (chunk.phase == trace::Phase::Prefill) prompt_end = std::max(prompt_end, chunk.end());

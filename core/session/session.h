@@ -27,8 +27,8 @@ struct LoadBytes {
 };
 
 // The prompt in chunks of `size` from position 0; decoded tokens stay chunks of one. Throws
-// Error{Usage} for a size below 1.
-std::vector<trace::ChunkInfo> cut_anew(const std::vector<trace::ChunkInfo>& chunks, int size);
+// Error{Usage} for a size below 1, Error{Input} where chunks have no queries.
+std::vector<trace::ChunkInfo> cut_anew(const trace::TraceInfo& info, int size);
 
 class TraceSession {
  public:

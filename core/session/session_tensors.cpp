@@ -62,12 +62,12 @@ bool in_use(const std::shared_ptr<const LayerArray>& array) {
          array->values.storage().use_count() > 1;
 }
 
-// Query rows of a chunk: from the cached layer, unless that would crowd out the keys.
+// Query rows of a chunk: from the cached layer, unless that would crowd out the keys or is not stored as a whole.
 at::Tensor load_queries(const TraceSession& session, int layer, const trace::ChunkInfo& chunk) {
   const trace::TraceInfo& info = session.info();
   const auto layer_bytes = static_cast<std::uint64_t>(info.num_tokens) * info.model.num_q_heads *
                            info.model.head_dim * sizeof(float);
-  if (layer_bytes <= session.memory()->limit() / 4) {
+  if (info.query_offsets.empty() && layer_bytes <= session.memory()->limit() / 4) {
     const auto array = session.cache().get(layer, Stored::Q);
     check_finite(*array, Stored::Q, layer, chunk.begin, chunk.end());
     return array->values.narrow(1, chunk.begin, chunk.length).contiguous();

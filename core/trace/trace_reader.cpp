@@ -79,6 +79,14 @@ h5::Handle open_trace(const fs::path& path) {
   }
 }
 
+// No damage: what goes over all chunks passes over those without queries, and this is where it is said.
+void add_queries_warning(TraceInfo& info) {
+  if (info.query_offsets.empty()) return;
+  info.warnings.push_back(fmt::format(
+      "queries are stored of {} alone, of {}: what is computed from queries is of these",
+      text_of_query_chunks(info), info.chunks.size()));
+}
+
 // No damage: layer_types says less than the attributes of a layer, which decide.
 void add_window_warnings(TraceInfo& info) {
   for (const int layer : info.layers) {
@@ -138,6 +146,15 @@ struct TraceReader::Impl {
     throw absent(fmt::format("chunk {}", chunk),
                  fmt::format("choose one of its {} chunks", info().chunks.size()));
   }
+  // Where the queries of these tokens begin in q.
+  std::int64_t query_row(std::int32_t begin, std::int32_t end) const {
+    if (info().query_offsets.empty() || begin == end) return begin;
+    const int first = info().chunk_of_token(begin);
+    for (int chunk = first; chunk <= info().chunk_of_token(end - 1); ++chunk)
+      if (!info().has_queries(chunk)) throw lacks_queries(info(), chunk);
+    return info().query_offsets[static_cast<std::size_t>(first)] + begin -
+           info().chunks[static_cast<std::size_t>(first)].begin;
+  }
   void require_range(int head, int heads, std::int32_t begin, std::int32_t end) const {
     if (head < 0 || head >= heads) {
       throw input_error(fmt::format("there is no head {} in {}", head, info().path),
@@ -162,6 +179,7 @@ TraceReader::TraceReader(const fs::path& path) : impl_(std::make_unique<Impl>())
   });
   impl_ = std::move(opened);
   add_window_warnings(impl_->trace.info);
+  add_queries_warning(impl_->trace.info);
   std::error_code code;
   impl_->trace.info.bytes = fs::file_size(path, code);
 }
@@ -206,7 +224,9 @@ void TraceReader::read_rows(Stored what, int layer, int head, std::int32_t begin
       throw impl_->absent(fmt::format("{} of layer {}", kNames[static_cast<int>(what)], layer),
                           "capture it again with --store qkv");
     }
-    read_head_rows(dataset, head, begin, end, info().num_tokens, out);
+    const std::int64_t row = queries ? impl_->query_row(begin, end) : begin;
+    read_head_rows(dataset, head, row, row + (end - begin),
+                   queries ? info().num_queries() : info().num_tokens, out);
   });
 }
 

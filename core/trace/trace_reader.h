@@ -41,7 +41,7 @@ class TraceReader {
 
   // Rows [begin, end) of one head of q (query head) or k, v (KV head), as fp32 [end-begin,
   // head_dim] written to `out`. The values are the stored ones, widened. Throws Error{Input} for a
-  // layer that was not captured or a range outside the chunks done.
+  // layer that was not captured, a range outside the chunks done, or queries that are not stored.
   void read_rows(Stored what, int layer, int head, std::int32_t begin, std::int32_t end,
                  float* out) const;
   bool has_stored(Stored what, int layer) const;

@@ -3,6 +3,8 @@
 
 #include "core/trace/fields/trace_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace kvloupe::trace {
@@ -59,6 +61,74 @@ int TraceInfo::chunk_of_token(std::int32_t token_pos) const {
   if (after == chunks.begin()) return -1;
   const auto chunk = std::prev(after);
   return token_pos < chunk->end() ? static_cast<int>(chunk - chunks.begin()) : -1;
+}
+
+std::int64_t TraceInfo::num_queries() const {
+  return query_offsets.empty() ? num_tokens : query_offsets.back();
+}
+
+bool TraceInfo::has_queries(int chunk) const {
+  const auto index = static_cast<std::size_t>(chunk);
+  return query_offsets.empty() || query_offsets[index + 1] > query_offsets[index];
+}
+
+std::vector<int> TraceInfo::chunks_with_queries() const {
+  std::vector<int> found;
+  for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk)
+    if (has_queries(chunk)) found.push_back(chunk);
+  return found;
+}
+
+std::vector<TokenRange> TraceInfo::query_ranges() const {
+  std::vector<TokenRange> ranges;
+  for (const int chunk : chunks_with_queries()) {
+    const ChunkInfo& here = chunks[static_cast<std::size_t>(chunk)];
+    if (ranges.empty() || ranges.back().end != here.begin) ranges.push_back({here.begin, 0});
+    ranges.back().end = here.end();
+  }
+  return ranges;
+}
+
+void TraceInfo::cut_query_offsets() {
+  if (!query_offsets.empty()) query_offsets.resize(chunks.size() + 1);
+}
+
+std::string text_of_query_chunks(const TraceInfo& info) {
+  const std::vector<int> chunks = info.chunks_with_queries();
+  if (chunks.empty()) return "no chunk";
+  std::string text = chunks.size() == 1 ? "chunk " : "chunks ";
+  for (std::size_t first = 0, end = 0; first < chunks.size(); first = end) {
+    for (end = first + 1; end < chunks.size() && chunks[end] == chunks[end - 1] + 1; ++end) {
+    }
+    if (first > 0) text += ", ";
+    text += std::to_string(chunks[first]);
+    if (end - first > 1) text += fmt::format(" to {}", chunks[end - 1]);
+  }
+  return text;
+}
+
+Error lacks_queries(const TraceInfo& info, int chunk) {
+  return input_error(
+      fmt::format("chunk {} cannot be computed", chunk),
+      fmt::format("its queries are not in the trace, which has those of {} alone",
+                  text_of_query_chunks(info)),
+      "name chunks that have them, by --chunk or --scope-chunks, or record again with queries=all");
+}
+
+void require_queries(const TraceInfo& info, int num_chunks, const std::string& what) {
+  for (int chunk = 0; chunk < num_chunks; ++chunk)
+    if (!info.has_queries(chunk))
+      throw input_error(what,
+                        fmt::format("it needs the queries of chunk {}, and the trace has those of "
+                                    "{} alone",
+                                    chunk, text_of_query_chunks(info)),
+                        "record again with queries=all");
+}
+
+std::vector<int> with_queries(const TraceInfo& info, const std::vector<int>& chunks) {
+  std::vector<int> having = chunks;
+  std::erase_if(having, [&](int chunk) { return !info.has_queries(chunk); });
+  return having.empty() ? chunks : having;
 }
 
 bool TraceInfo::has_layer(int layer) const {

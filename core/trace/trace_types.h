@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/compute_type.h"
+#include "core/base/error.h"
 #include "core/base/softmax_form.h"
 #include "core/trace/capture_speed.h"
 
@@ -71,6 +72,10 @@ struct ChunkInfo {
   std::int32_t end() const { return begin + length; }
 };
 
+struct TokenRange {
+  std::int32_t begin = 0, end = 0;
+};
+
 // What a run chooses among: the keys before the chunk, or the chunk's own too.
 enum class BudgetScope { Past, All };
 // How the masks of a block method become the row's keys.
@@ -109,7 +114,9 @@ struct TraceInfo {
   ModelInfo model;
   std::int32_t num_tokens = 0;    // T: tokens of the chunks done
   std::vector<ChunkInfo> chunks;  // the chunks done
-  std::vector<int> layers;        // captured, ascending
+  // [C+1], where each chunk begins in q: a chunk has all of its queries there, or none. Empty: all have.
+  std::vector<std::int64_t> query_offsets;
+  std::vector<int> layers;  // captured, ascending
   std::vector<TokenSpan> spans;
   std::vector<std::int32_t> generated;  // sampled tokens, in order
   // Text and length of the probe whose queries were recorded after each prefill chunk; 0 when they
@@ -125,6 +132,23 @@ struct TraceInfo {
 
   int chunk_of_token(std::int32_t token_pos) const;  // -1 if none
   bool has_layer(int layer) const;
+
+  std::int64_t num_queries() const;  // rows of q
+  bool has_queries(int chunk) const;
+  std::vector<int> chunks_with_queries() const;
+  // The tokens whose queries are stored, in whole ranges, ascending.
+  std::vector<TokenRange> query_ranges() const;
+  // After chunks were taken away at the end.
+  void cut_query_offsets();
 };
+
+// Of what is asked of a chunk that has no queries.
+Error lacks_queries(const TraceInfo& info, int chunk);
+// Throws Error{Input} where one of the first chunks has none: `what` cannot be done, "h2o cannot be replayed".
+void require_queries(const TraceInfo& info, int num_chunks, const std::string& what);
+// Those of the chunks that have queries; where none has, all, so that who is asked for them refuses.
+std::vector<int> with_queries(const TraceInfo& info, const std::vector<int>& chunks);
+// "chunks 1, 3 to 5": those whose queries are stored.
+std::string text_of_query_chunks(const TraceInfo& info);
 
 }  // namespace kvloupe::trace

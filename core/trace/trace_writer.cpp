@@ -134,7 +134,7 @@ void TraceWriter::Impl::create() {
   write_groups(file.get(), header);
   fields = FieldStorage(file.get(), header);
   done = sizes_of(header);
-  done.tokens = done.chunks = 0;
+  done.tokens = done.chunks = done.queries = 0;
   const h5::Handle all_runs = h5::create_group(file.get(), "/runs");
   h5::write_attribute(all_runs.get(), "NX_class", "NXentry");
   if (!header.runs.empty()) h5::write_attribute(all_runs.get(), "default", "0");
@@ -165,7 +165,9 @@ void TraceWriter::Impl::copy(const TraceSlice& slice, const WorkContext& context
   const int first_of_sidecar = first_sidecar_id(info);
   info.chunks.resize(static_cast<std::size_t>(slice.num_chunks));
   info.num_tokens = info.chunks.empty() ? 0 : info.chunks.back().end();
+  info.cut_query_offsets();
   KVLOUPE_CHECK(info.num_tokens <= header.max_tokens);
+  KVLOUPE_CHECK(info.query_offsets == header.query_offsets || !header.store.has(Part::Qkv));
 
   std::vector<std::int32_t> ids = load_token_ids(source);
   for (std::int32_t& id : ids) id = std::max(id, 0);
@@ -173,6 +175,7 @@ void TraceWriter::Impl::copy(const TraceSlice& slice, const WorkContext& context
   const FieldSizes sizes = sizes_of(info);
   done.tokens = sizes.tokens;
   done.chunks = sizes.chunks;
+  done.queries = sizes.queries;
   done.probe_chunks = sizes.probe_chunks;
   for (const ChunkInfo& chunk : info.chunks) done.mass_values += mass_values(chunk);
   fields.copy_from(from.get(), done);
@@ -333,6 +336,7 @@ void TraceWriter::copy(const TraceSlice& from, const WorkContext& context) {
 
 void TraceWriter::write_layer(const ChunkInfo& chunk, const LayerChunk& data) {
   impl_->require_next(chunk);
+  KVLOUPE_CHECK(!impl_->fields.has(Field::QueryOffsets));
   const std::size_t layer = impl_->layer_index(data.layer);
   guarded(impl_->part, [&] {
     impl_->write_heads(Field::Q, chunk, layer, data.q);
@@ -443,7 +447,7 @@ void TraceWriter::end_chunk(const ChunkInfo& chunk, std::span<const std::int32_t
   ++impl_->chunks_done;
   impl_->tokens_done = chunk.end();
   impl_->done.chunks = static_cast<hsize_t>(impl_->chunks_done);
-  impl_->done.tokens = static_cast<hsize_t>(impl_->tokens_done);
+  impl_->done.tokens = impl_->done.queries = static_cast<hsize_t>(impl_->tokens_done);
 }
 
 void TraceWriter::finish(std::span<const std::int32_t> generated, bool complete) {

@@ -29,7 +29,9 @@ struct TraceHeader {
   std::string probe_text;  // with Part::Probe, of probe_len tokens
   int probe_len = 0;
   std::vector<std::int32_t> probe_ids;  // [probe_len], or empty where they are not known
-  std::vector<RunInfo> runs;            // in the order given; a closed-loop run first
+  // As in TraceInfo, with Part::SomeQueries: what is copied alone can have it.
+  std::vector<std::int64_t> query_offsets;
+  std::vector<RunInfo> runs;  // in the order given; a closed-loop run first
   std::vector<TokenSpan> spans;
   CaptureRequest request;  // without a prompt: none is kept, and the capture cannot be resumed
 };

@@ -97,7 +97,7 @@ TEST_P(RoundTripTest, EverythingIsReadBack) {
   const TraceReader reader(folder / "t.h5");
   const TraceInfo& info = reader.info();
   EXPECT_TRUE(info.warnings.empty()) << info.warnings.front();
-  EXPECT_EQ(info.schema_version, "1.13");
+  EXPECT_EQ(info.schema_version, "1.14");
   EXPECT_TRUE(info.complete);
   EXPECT_EQ(info.mode, LoopMode::OpenLoop);
   EXPECT_EQ(info.dtype, GetParam());

@@ -27,7 +27,7 @@ __all__ = ["KvloupeError", "Selector", "Trace", "compare", "estimate", "explain"
 
 
 def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="float16", store=None, spans=None,
-           batch_index=0, force=False, hash=True, heads=None):
+           batch_index=0, force=False, hash=True, heads=None, queries="all", chunks=None):
     """A context manager that records every model(...) and model.generate(...) of one sequence inside it to a trace.
 
     tokenizer    gives the tokens their text
@@ -41,6 +41,10 @@ def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="f
                  queries and the losses are stored, which the method infinipot needs). By default qkv and lse, and mass while it
                  takes at most a quarter of the bytes of q, k and v. loss and probe need the logits of all tokens: pass
                  logits_to_keep=0 to model.generate(...). probe needs tokenizer, and more time
+    queries      "last": only the queries of the last chunk are stored, which is a decoded token after generate(...). Keys, values and
+                 all else are stored of every chunk
+    chunks       only the queries of these chunks are stored: "every:4" for the 4th, the 8th and so on, or a range "8-15". With
+                 queries="last", those of the last of them
     spans        names of token ranges, {name: (begin, end)}
     batch_index  which row of a batch
     force        replaces a trace of that name
@@ -55,7 +59,7 @@ def record(model, path, *, tokenizer=None, chunk_size=128, layers=None, dtype="f
         raise KvloupeError("recording is not possible here", f"{error.name} is not installed",
                            "pip install torch transformers") from None
     return Recorder(model, path, tokenizer=tokenizer, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, spans=spans,
-                    batch_index=batch_index, force=force, hash=hash, heads=heads)
+                    batch_index=batch_index, force=force, hash=hash, heads=heads, queries=queries, chunks=chunks)
 
 
 def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=None, budget=None):
@@ -77,14 +81,16 @@ def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=N
     return SparseRun(model, method, chunk_size=chunk_size, record=record, tokenizer=tokenizer, rows=rows, budget=budget)
 
 
-def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None, heads=None):
+def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None, heads=None,
+             queries="all", chunks=None):
     """Bytes that `record` would store of so many tokens of a prompt and new ones, by part ("qkv", "lse", "mass") and in all
     ("bytes"). The options are those of `record`; loss and probe are small and not counted. Nothing is run."""
     try:
         from .size_estimate import estimate as of_model
     except ImportError as error:
         raise KvloupeError("a recording cannot be estimated here", f"{error.name} is not installed", "pip install torch transformers") from None
-    return of_model(model, tokens, new_tokens=new_tokens, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, heads=heads)
+    return of_model(model, tokens, new_tokens=new_tokens, chunk_size=chunk_size, layers=layers, dtype=dtype, store=store, heads=heads,
+                    queries=queries, chunks=chunks)
 
 
 def methods_from(path):

@@ -44,6 +44,8 @@ def parser():
     record.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="type of the stored q, k and v")
     record.add_argument("--store", type=arguments.store, metavar="LIST",
                         help="list of qkv, lse, mass, probe, loss (default qkv,lse, and mass where it is small)")
+    record.add_argument("--queries", choices=arguments.QUERIES, default="all", help="of which chunks the queries are stored: all (default), or the last one")
+    record.add_argument("--chunks", type=arguments.chunks, metavar="CHUNKS", help="only the queries of these chunks: every:4 for the 4th, the 8th and so on, or 8-15")
     record.add_argument("--span", dest="spans", type=arguments.named_text, action=arguments.Named, default={}, metavar="NAME=TEXT",
                         help="a span of that name where TEXT stands in the prompt; may be repeated. Where it stands more than once the "
                              "next ones are NAME.2, NAME.3")

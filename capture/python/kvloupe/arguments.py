@@ -1,8 +1,11 @@
 """What options of the command line mean. A value that means nothing is a wrong use: one sentence, exit code 2."""
 import argparse
 
+from .errors import KvloupeError
 from .header import MOST
 from .layout import STORES
+from .query_choice import WORDS as QUERIES
+from .query_choice import QueryChoice
 
 
 class Parser(argparse.ArgumentParser):
@@ -121,6 +124,14 @@ def layers_in_order(text):
     if named != sorted(named):
         raise wrong(f"--layers cannot take '{text}'", "the arrays have the layers in ascending order", "sort both")
     return found
+
+
+def chunks(text):
+    try:
+        QueryChoice(chunks=text)
+    except KvloupeError:
+        raise wrong(f"--chunks cannot take '{text}'", "it names the chunks whose queries are stored", "write it as in --chunks every:4 or --chunks 8-15") from None
+    return text
 
 
 def store(text):

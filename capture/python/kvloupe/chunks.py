@@ -12,6 +12,7 @@ class Piece:
     chunk_begin: int
     phase: int
     closes: bool  # the chunk ends with it
+    chunk: int  # its number
 
 
 class ChunkTable:
@@ -29,12 +30,12 @@ class ChunkTable:
         """The pieces of a forward of so many tokens; a prefill chunk left open must be closed before decoding."""
         begin, end = self.num_tokens, self.num_tokens + num_new
         if begin > 0 and num_new == 1:
-            return [Piece(begin, end, begin, DECODE, True)]
+            return [Piece(begin, end, begin, DECODE, True, self.num_chunks + (self.open_begin is not None))]
         pieces = []
         while begin < end:
             chunk_begin = begin if self.open_begin is None or pieces else self.open_begin
             limit = (begin // self.chunk_size + 1) * self.chunk_size
-            pieces.append(Piece(begin, min(limit, end), chunk_begin, PREFILL, limit <= end))
+            pieces.append(Piece(begin, min(limit, end), chunk_begin, PREFILL, limit <= end, self.num_chunks + len(pieces)))
             begin = pieces[-1].end
         return pieces
 

@@ -122,6 +122,17 @@ def load_chunks(file):
     return chunks
 
 
+def load_query_offsets(file, chunks):
+    """Where each chunk begins in q [C+1], or None where each token has its query there."""
+    if member(file, "/chunks/query_offsets") is None:
+        return None
+    offsets = read_range(open_dataset(file, "/chunks/query_offsets", "integer", 1), 0, len(chunks) + 1)
+    lengths, counts = np.array([chunk.length for chunk in chunks], np.int64), np.diff(offsets)
+    if offsets[0] != 0 or ((counts != 0) & (counts != lengths)).any():
+        raise Defect("/chunks/query_offsets does not give each chunk a query for each of its tokens, or none")
+    return offsets
+
+
 def load_ids(file, num_tokens):
     return read_range(open_dataset(file, "/tokens/ids", "integer", 1), 0, num_tokens, np.int32)
 

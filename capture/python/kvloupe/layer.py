@@ -56,12 +56,13 @@ class HeadArray:
 class Layer:
     """softmax_scale, window (0: none), softcap (0: none), sinks (None or [q heads]) say what its softmax is."""
 
-    def __init__(self, file, number, model, num_tokens):
+    def __init__(self, file, number, model, chunks, query_offsets):
         group = member(file, f"/layers/{number}")
         self.number = number
         self.scale = model["softmax_scale"]
         self.group_size = model["num_q_heads"] // model["num_kv_heads"]
-        self.num_q_heads, self.num_tokens = model["num_q_heads"], num_tokens
+        self.num_q_heads, self.num_tokens = model["num_q_heads"], chunks[-1].end if chunks else 0
+        self._chunks, self._query_offsets = chunks, query_offsets
         self.window = int_attribute(group, "window") or 0
         self.softcap = float_attribute(group, "softcap") or 0.0
         self.sinks = attribute(group, "sink_logit")
@@ -72,15 +73,16 @@ class Layer:
             if member(group, name) is None:
                 continue
             dataset = open_dataset(group, name, "float", 3)
-            if dataset.shape[0] != heads or dataset.shape[2] != model["head_dim"] or dataset.shape[1] < num_tokens:
-                raise Defect(f"{dataset.name} has shape {dataset.shape} where {(heads, num_tokens, model['head_dim'])} is needed")
+            num_rows = self.num_tokens if name != "q" or query_offsets is None else int(query_offsets[-1])
+            if dataset.shape[0] != heads or dataset.shape[2] != model["head_dim"] or dataset.shape[1] < num_rows:
+                raise Defect(f"{dataset.name} has shape {dataset.shape} where {(heads, num_rows, model['head_dim'])} is needed")
             if dataset.dtype.newbyteorder("=").name not in STORED:
                 raise Defect(f"{dataset.name} is neither float16 nor float32")
-            self.arrays[name] = HeadArray(dataset, num_tokens)
+            self.arrays[name] = HeadArray(dataset, num_rows)
         self._lse = None
         if member(group, "lse") is not None:
             dataset = open_dataset(group, "lse", "float", 2)
-            if dataset.shape[0] == self.num_q_heads and dataset.shape[1] >= num_tokens:
+            if dataset.shape[0] == self.num_q_heads and dataset.shape[1] >= self.num_tokens:
                 self._lse = dataset
 
     def _check_softmax(self, group):
@@ -97,7 +99,29 @@ class Layer:
     def array(self, name):
         if name not in self.arrays:
             raise KvloupeError(f"layer {self.number} has no {name}", "it was recorded without qkv", "record again with store qkv")
+        if name == "q":
+            self._first_query(0, self.num_tokens)
         return self.arrays[name]
+
+    def queries(self, begin, end, head=slice(None)):
+        """[q heads, end - begin, head_dim] of these tokens, or of one head."""
+        first = self._first_query(begin, end)
+        if "q" not in self.arrays:
+            return self.array("q")
+        return self.arrays["q"][head, first : first + end - begin]
+
+    def _first_query(self, begin, end):
+        """Where the queries of these tokens begin in q."""
+        if self._query_offsets is None or begin == end:
+            return begin
+        has = np.diff(self._query_offsets) > 0
+        touched = [index for index, chunk in enumerate(self._chunks) if chunk.begin < end and begin < chunk.end]
+        for index in touched:
+            if not has[index]:
+                those = ", ".join(str(chunk) for chunk in np.flatnonzero(has)) or "none"
+                raise KvloupeError(f"the queries of chunk {index} are not in the trace", f"those of these chunks alone were stored: {those}",
+                                   'name one of these, or record again with queries="all"')
+        return int(self._query_offsets[touched[0]]) + begin - self._chunks[touched[0]].begin
 
     def first_visible(self, position):
         return max(0, position - self.window + 1) if self.window else 0
@@ -127,7 +151,7 @@ class Layer:
 
     def _logits(self, q_head, begin, end):
         """[end - begin, end] in fp64, minus infinity where a query does not see the key."""
-        q = self.array("q")[q_head, begin:end].astype(np.float64)
+        q = self.queries(begin, end, q_head).astype(np.float64)
         k = self.array("k")[q_head // self.group_size, :end].astype(np.float64)
         logits = self.scale * (q @ k.T)
         if self.softcap:

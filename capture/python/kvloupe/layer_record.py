@@ -8,6 +8,7 @@ from . import guards
 from .head_choice import HeadChoice
 from .layout import PREFILL
 from .past_rows import PastRows
+from .query_rows import QueryRows
 from .softmax import sum_rows
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
@@ -30,6 +31,7 @@ class LayerRecorder:
         self._waiting = []  # (begin, rows) of accepted forwards
         self._past_keys, self._past_values = PastRows(), PastRows()
         self._heard = None
+        self._queries = None if writer.header.queries.is_all else QueryRows(layer, writer, MOST_WAITING_ROWS)
         sinks = self._form.sinks
         in_file = self._form if sinks is None else dataclasses.replace(self._form, sinks=sinks.detach().float().cpu().numpy())
         writer.begin_layer(layer, in_file)
@@ -49,7 +51,11 @@ class LayerRecorder:
         k = widened(keys.to(kind), head_dim)
         if "qkv" in store:
             v = widened(values[:, begin - first_key :].to(kind), head_dim)
-            heard.rows.update(q=q.cpu().numpy(), k=k[:, begin - first_key :].cpu().numpy(), v=v.cpu().numpy())
+            if self._queries is None:
+                heard.rows["q"] = q.cpu().numpy()
+            else:
+                heard.queries = self._queries.hear(q, pieces)
+            heard.rows.update(k=k[:, begin - first_key :].cpu().numpy(), v=v.cpu().numpy())
         if store & {"lse", "mass"}:
             self._sum(q, k, first_key, pieces, heard)
         if end - begin >= MOST_WAITING_ROWS:
@@ -80,6 +86,8 @@ class LayerRecorder:
         if heard.rows:
             # They may lie in the memory of a cache, which the next forward writes to.
             self._waiting.append((heard.begin, {name: rows.copy() for name, rows in heard.rows.items()}))
+        if self._queries is not None:
+            self._queries.accept(heard.queries)
         self._open_mass, self._mass_end = heard.mass, heard.mass_end
         self._past_keys.accept(heard.seen[0])
         self._past_values.accept(heard.seen[1])
@@ -100,7 +108,14 @@ class LayerRecorder:
         rows = widened(self._choice.of_q(queries).to(STORED[header.dtype]), header.model.head_dim)
         self._writer.write_probe(self.layer, chunk, rows.cpu().numpy())
 
+    def close_queries(self, num_chunks):
+        """At the end, when so many chunks are done."""
+        if self._queries is not None:
+            self._queries.close(num_chunks)
+
     def write(self):
+        if self._queries is not None:
+            self._queries.write()
         if not self._waiting:
             return
         rows = {name: np.concatenate([rows[name] for _, rows in self._waiting], axis=1) for name in self._waiting[0][1]}
@@ -114,6 +129,7 @@ class Heard:
     def __init__(self, begin, mass, mass_end, seen):
         self.begin = begin
         self.rows = {}
+        self.queries = []  # of QueryRows
         self.mass = mass
         self.mass_end = mass_end
         self.seen = seen  # of the new keys, and of the new values

@@ -10,7 +10,7 @@ TRACE_FORMAT = "kvloupe-trace"
 SIDECAR_FORMAT = "kvloupe-runs"
 # What one rank of a distributed model saw: a trace of some heads or layers alone, which kvloupe.merge joins.
 PART_FORMAT = "kvloupe-part"
-SCHEMA_VERSION = "1.13"
+SCHEMA_VERSION = "1.14"
 PRODUCER = f"kvloupe for Python {__version__}"
 
 PREFILL, DECODE = 0, 1

@@ -64,13 +64,14 @@ class Trace:
         self.model = header.load_model(file, self.warnings)
         self.chunks = header.load_chunks(file)
         self.num_tokens = self.chunks[-1].end if self.chunks else 0
+        self.query_offsets = header.load_query_offsets(file, self.chunks)
         self.tokens = header.load_ids(file, self.num_tokens)
         self._text = header.tolerate(self.warnings, lambda: header.load_text(file, self.num_tokens))
         self.spans = header.tolerate(self.warnings, lambda: header.load_spans(file), [])
         self._layers = {}
         for number in numbered_members(member(file, "/layers")):
             if number < self.model["num_layers"]:
-                layer = header.tolerate(self.warnings, lambda: Layer(file, number, self.model, self.num_tokens))
+                layer = header.tolerate(self.warnings, lambda: Layer(file, number, self.model, self.chunks, self.query_offsets))
                 if layer is not None:
                     self._layers[number] = layer
         self.layers = sorted(self._layers)
@@ -196,8 +197,14 @@ class Trace:
         return self._layers[number]
 
     def q(self, layer):
-        """[q heads, T, head_dim], read where it is indexed."""
+        """[q heads, T, head_dim], read where it is indexed. Refused where the queries of some chunks are not stored."""
         return self.layer(layer).array("q")
+
+    def queries(self, layer, chunk):
+        """Of one chunk, [q heads, length, head_dim]."""
+        if not 0 <= chunk < len(self.chunks):
+            raise KvloupeError(f"chunk {chunk} is not in {self.path}", f"it has {len(self.chunks)} chunks, numbered from 0", "name one of them")
+        return self.layer(layer).queries(self.chunks[chunk].begin, self.chunks[chunk].end)
 
     def k(self, layer):
         """[kv heads, T, head_dim], read where it is indexed."""

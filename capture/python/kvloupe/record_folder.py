@@ -23,10 +23,10 @@ def record_folder(options, prompt):
     model = load_model(options)
     recording = record(model, options.output, tokenizer=tokenizer, chunk_size=options.chunk_size, layers=options.layers,
                        dtype=options.dtype, store=options.store, spans=spans, force=options.force, hash=options.hash,
-                       heads=options.heads)
+                       heads=options.heads, queries=options.queries, chunks=options.chunks)
     recording.expect(ids.shape[1], max(0, options.max_new_tokens - 1))
     sizes = estimate(model, ids.shape[1], new_tokens=options.max_new_tokens, chunk_size=options.chunk_size, layers=options.layers,
-                     dtype=options.dtype, store=options.store, heads=options.heads)
+                     dtype=options.dtype, store=options.store, heads=options.heads, queries=options.queries, chunks=options.chunks)
     print(words(sizes, ids.shape[1] + max(0, options.max_new_tokens - 1), len(options.layers) if options.layers else text_config(model).num_hidden_layers),
           file=sys.stderr)
     needs_logits = bool({"loss", "probe"} & set(options.store or ()))

@@ -17,6 +17,8 @@ from .losses import Losses
 from .model_info import attention_modules, describe_model, num_kv_heads_of, require_layers
 from .part_file import PartFile
 from .probe import Prober, probe_text
+from .query_choice import QueryChoice
+from .query_choice import check_one_process as check_queries_of_one_process
 from .ranks import heads_of_rank, rank_of_process, rank_path
 from .tap import AttentionTap
 from .token_text import TokenText
@@ -34,7 +36,7 @@ class Recorder:
     """What kvloupe.record returns; its options are described there."""
 
     def __init__(self, model, path, *, tokenizer, chunk_size, layers, dtype, store, spans, batch_index, force, hash, heads=None,
-                 run=None):
+                 queries="all", chunks=None, run=None):
         """run: the SparseRun whose model is recorded."""
         guards.check_options(chunk_size, dtype, store, batch_index)
         self._listener = ForwardListener(model, self._before_forward, self._after_forward, lambda: self._is_deaf)
@@ -52,6 +54,10 @@ class Recorder:
         self._layers = require_layers(self._model, self._modules, layers, is_part=bool(self._rank))
         self._heads = numbers_of_heads(heads)
         check_one_process(self._heads, self._rank)
+        self._queries = QueryChoice(queries, chunks)
+        check_queries_of_one_process(self._queries, self._rank)
+        if "qkv" not in self._store:
+            self._queries = QueryChoice()  # nothing of which some could be left out
         # A basis of all heads would be found by the hash, and would not fit some.
         if chosen_heads(self._heads, num_kv_heads_of(self._model)):
             self._wants_hash = False
@@ -128,6 +134,8 @@ class Recorder:
         try:
             self._close_open_chunk()
             self._write_pending()
+            for recorder in self._recorders.values():
+                recorder.close_queries(self._writer.num_chunks)
             self._writer.close(complete=kind is None and self._forward is None, generated=self._ids + self._unfed,
                                file_hash="" if self._writer.header.model.kv_heads else self._hash)
         except KvloupeError:
@@ -135,6 +143,7 @@ class Recorder:
             raise
         if kind is None:
             guards.check_spans_inside(self._spans, self._chunks.num_tokens)
+            self._queries.check_some(self._writer.num_chunks)
         guards.check_graph(error)
 
     def _find_hash(self):
@@ -237,10 +246,11 @@ class Recorder:
         if not self._mass_is_due(model, num_new):
             self._store -= {"mass"}
         header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank,
-                        self._prober.text if self._prober else None, self._run.header if self._run else None)
+                        self._prober.text if self._prober else None, self._run.header if self._run else None, self._queries)
         prefill = max(num_new, self._expected_prefill)
         self._writer = TraceWriter(self._output, header, prefill + min(self._expected_new, MOST_PENDING_TOKENS),
-                                   self._chunks.prefill_keys(prefill))
+                                   self._chunks.prefill_keys(prefill),
+                                   self._queries.num_rows(self._chunks.chunk_size, prefill, self._expected_new))
 
     def _after_forward(self, module, output):
         forward = self._forward

@@ -146,11 +146,13 @@ def hash_of_trace(trace):
     for chunk in trace.chunks:
         lines += [chunk.begin, chunk.length, int(chunk.phase == "decode")]
     lines += trace.tokens.tolist()
+    if trace.query_offsets is not None:
+        lines += trace.query_offsets.tolist()
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode())
     for layer in trace.layers:
         digest.update(f"{layer}\n".encode())
         arrays = trace.layer(layer).arrays
         for name in ("q", "k", "v"):
-            if name in arrays and trace.num_tokens:
-                digest.update(arrays[name][0, trace.num_tokens - 1].astype("<f4").tobytes())
+            if name in arrays and arrays[name].shape[1]:
+                digest.update(arrays[name][0, -1].astype("<f4").tobytes())
     return digest.hexdigest()

@@ -7,9 +7,10 @@ from .errors import KvloupeError
 from .head_choice import chosen_heads, numbers_of_heads
 from .mass_rule import is_small
 from .model_info import attention_modules, require_layers, text_config
+from .query_choice import QueryChoice
 
 
-def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None, heads=None):
+def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype="float16", store=None, heads=None, queries="all", chunks=None):
     """{part: bytes} and "bytes", their sum: see kvloupe.estimate."""
     if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or tokens < 1:
         raise KvloupeError(f"{tokens!r} tokens cannot be recorded", "a prompt has 1 or more", "give their number")
@@ -18,7 +19,8 @@ def estimate(model, tokens, *, new_tokens=0, chunk_size=128, layers=None, dtype=
     shape = Shape(text_config(model))
     shape.keep(chosen_heads(numbers_of_heads(heads), shape.num_kv_heads))
     fed = tokens + max(0, new_tokens - 1)  # the last token that is sampled is not fed
-    parts = {"qkv": len(chosen) * fed * (shape.num_q_heads + 2 * shape.num_kv_heads) * shape.head_dim * np.dtype(dtype).itemsize,
+    rows = QueryChoice(queries, chunks).num_rows(chunk_size, tokens, fed - tokens)
+    parts = {"qkv": len(chosen) * (rows * shape.num_q_heads + 2 * fed * shape.num_kv_heads) * shape.head_dim * np.dtype(dtype).itemsize,
              "lse": len(chosen) * fed * shape.num_q_heads * 4}
     prefill_keys = ChunkTable(chunk_size).prefill_keys(tokens)
     if "mass" in store if store is not None else is_small(shape, dtype, fed, prefill_keys):

@@ -7,6 +7,7 @@ import numpy as np
 
 from . import layout
 from .errors import KvloupeError
+from .query_choice import QueryChoice
 from .run_writer import RunWriter
 
 
@@ -42,6 +43,7 @@ class Header:
     rank: tuple = ()  # (rank, ranks) of a part
     probe: object = None  # probe.ProbeText
     run: object = None  # run_writer.RunHeader of what the model attends to in closed loop
+    queries: QueryChoice = QueryChoice()
 
 
 def _writing(method):
@@ -61,11 +63,12 @@ class TraceWriter:
     nothing to a reader, so rows are written whenever they are there."""
 
     @_writing
-    def __init__(self, output, header, capacity, mass_keys=0):
-        """output: a PartFile, which this takes over; mass_keys: keys of all prefill chunks, as far as it is known."""
+    def __init__(self, output, header, capacity, mass_keys=0, num_queries=0):
+        """output: a PartFile, which this takes over; mass_keys: keys of all prefill chunks, num_queries: rows of q where some chunks
+        alone have theirs, as far as it is known."""
         self.header = header
         self._output = output
-        self._mass_keys = mass_keys
+        self._mass_keys, self._num_queries = mass_keys, num_queries
         # The lock is ours already. No cache: a part of a piece is written where it belongs at once, and nothing is read for it.
         self._file = h5py.File(output.part, "w", locking=False, rdcc_nbytes=0, track_order=False)
         self._begin(max(capacity, 1))
@@ -103,6 +106,11 @@ class TraceWriter:
             self._mass_offsets = layout.create_vector(chunks, "mass_offsets", self._chunk_capacity + 1, "<i8", "chunk", "1",
                                                       "where each chunk begins in key_mass")
             self._mass_offsets[0] = 0
+        self._query_offsets = None
+        if not header.queries.is_all:
+            self._query_offsets = layout.create_vector(chunks, "query_offsets", self._chunk_capacity + 1, "<i8", "chunk", "1",
+                                                       "where each chunk begins in q")
+            self._query_offsets[0] = 0
         self._layers = file.create_group("layers")
         self._layers.attrs["NX_class"] = "NXentry"
         self._run = RunWriter(file, header.run) if header.run else None
@@ -151,9 +159,12 @@ class TraceWriter:
         size = np.dtype(self.header.dtype).itemsize
         for name, count, axis, long_name in (("q", heads.num_q, "q_head", "queries"), ("k", heads.num_kv, "kv_head", "keys"),
                                              ("v", heads.num_kv, "kv_head", "values")):
-            sets[name] = layout.create_growing(group, name, (count, self._capacity, dim), "<f" + str(size), (1, self._piece, dim),
+            some = name == "q" and self._query_offsets is not None
+            piece = layout.tokens_per_piece(max(self._num_queries, 1), dim * size) if some else self._piece
+            sets[name] = layout.create_growing(group, name, (count, 0 if some else self._capacity, dim), "<f" + str(size), (1, piece, dim),
                                                [axis, "token", "channel"], "1", long_name)
-            self._per_token.append((sets[name], 1))
+            if not some:
+                self._per_token.append((sets[name], 1))
 
     def _begin_probe(self, group):
         box = (self.header.heads.num_q, len(self.header.probe.ids), self.header.model.head_dim)
@@ -189,6 +200,14 @@ class TraceWriter:
         """rows: name -> array [heads, tokens(, head_dim)] of the tokens from begin on."""
         for name, values in rows.items():
             self._sets[layer][name][:, begin : begin + values.shape[1]] = values
+
+    @_writing
+    def write_queries(self, layer, begin, rows):
+        """rows [q heads, queries, head_dim] at their place in q, where some chunks alone have theirs."""
+        q, end = self._sets[layer]["q"], begin + rows.shape[1]
+        if end > q.shape[1]:
+            q.resize(layout.whole_pieces(end, q.chunks[1]), 1)
+        q[:, begin:end] = rows
 
     @_writing
     def write_mass(self, layer, mass_begin, mass):
@@ -246,6 +265,8 @@ class TraceWriter:
                 dataset.resize(self._chunk_capacity, 0)
             if "mass" in self.header.store:
                 self._mass_offsets.resize(self._chunk_capacity + 1, 0)
+            if self._query_offsets is not None:
+                self._query_offsets.resize(self._chunk_capacity + 1, 0)
         for dataset, values in zip(self._chunk_sets, zip(*chunks)):
             dataset[first:end] = values
         if "mass" in self.header.store:
@@ -254,6 +275,10 @@ class TraceWriter:
             ends = self._mass_end + np.cumsum(cells, dtype=np.int64)
             self._mass_offsets[first + 1 : end + 1] = ends
             self._mass_end = int(ends[-1])
+        if self._query_offsets is not None:
+            choice = self.header.queries
+            counts = [length if choice.takes(number) and not choice.only_last else 0 for number, (_, length, _) in enumerate(chunks, first)]
+            self._query_offsets[first + 1 : end + 1] = self._query_offsets[first] + np.cumsum(counts, dtype=np.int64)
         self._file.flush()
         self.num_chunks = end
         self._file.attrs.modify("chunks_done", np.int64(end))
@@ -277,6 +302,8 @@ class TraceWriter:
             self._mass_offsets.resize(self.num_chunks + 1, 0)
             for sets in self._sets.values():
                 sets["key_mass"].resize(self._mass_end, 0)
+        if self._query_offsets is not None:
+            self._trim_queries()
         if self.header.probe is not None:
             prefill = np.flatnonzero(self._chunk_sets[2][:] == layout.PREFILL)
             for sets in self._sets.values():
@@ -295,6 +322,17 @@ class TraceWriter:
         self._file.attrs.modify("complete", np.int64(complete))
         self._file.close()
         self._output.keep()
+
+    def _trim_queries(self):
+        counts = np.zeros(self.num_chunks, np.int64)
+        chosen = self.header.queries.of(self.num_chunks)
+        counts[chosen] = self._chunk_sets[1][: self.num_chunks][chosen]
+        if any(sets["q"].shape[1] < counts.sum() for sets in self._sets.values()):
+            counts[:] = 0  # a forward failed with queries of a chunk that is not done
+        self._query_offsets.resize(self.num_chunks + 1, 0)
+        self._query_offsets[1:] = np.cumsum(counts)
+        for sets in self._sets.values():
+            sets["q"].resize(int(counts.sum()), 1)
 
     def abandon(self):
         """When nothing can be written any more: what is on disk stays there."""

@@ -226,6 +226,13 @@ Plan make_plan(const TraceReader& reader, const WorkContext& context,
     throw nothing_sound(left_out.empty() ? "it holds no layer"
                                          : "none of its layers is sound; " + left_out.back());
   }
+  if (plan.header.store.has(Part::Qkv)) {
+    TraceInfo kept = info;
+    kept.chunks = plan.chunks;
+    kept.cut_query_offsets();
+    plan.header.query_offsets = kept.query_offsets;
+    plan.header.store.set(Part::SomeQueries, !kept.query_offsets.empty());
+  }
   plan_runs(reader, plan, left_out);
   plan_next_tokens(reader, plan, left_out);
   plan_probe(reader, plan, left_out);

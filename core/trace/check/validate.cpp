@@ -72,9 +72,10 @@ void check_spans(const TraceInfo& info, Validation& found) {
 void note_spare_room(const LoadedTrace& trace, Validation& found) {
   if (!trace.info.complete) return;
   for (const auto& [layer, sources] : trace.layers) {
-    if (!sources.q || sources.q.dims()[1] == static_cast<hsize_t>(trace.info.num_tokens)) continue;
-    found.notes.push_back(fmt::format("layer {} has room for {} tokens, of which {} are used",
-                                      layer, sources.q.dims()[1], trace.info.num_tokens));
+    const std::int64_t used = trace.info.num_queries();
+    if (!sources.q || sources.q.dims()[1] == static_cast<hsize_t>(used)) continue;
+    found.notes.push_back(fmt::format("layer {} has room for {} queries, of which {} are used",
+                                      layer, sources.q.dims()[1], used));
   }
 }
 

@@ -19,11 +19,19 @@ struct HeadRows {
   std::int64_t not_finite = 0;
 };
 
+std::vector<TokenRange> ranges_of(const TraceInfo& info, Stored what) {
+  if (what == Stored::Q) return info.query_ranges();
+  return {{0, info.num_tokens}};
+}
+
+// Zeros where no query is stored.
 HeadRows read_head(const TraceReader& reader, Stored what, int layer, int head) {
   const auto& info = reader.info();
   HeadRows rows;
   rows.values.resize(static_cast<std::size_t>(info.num_tokens) * info.model.head_dim);
-  reader.read_rows(what, layer, head, 0, info.num_tokens, rows.values.data());
+  for (const auto& [begin, end] : ranges_of(info, what))
+    reader.read_rows(what, layer, head, begin, end,
+                     rows.values.data() + static_cast<std::size_t>(begin) * info.model.head_dim);
   rows.not_finite = std::count_if(rows.values.begin(), rows.values.end(),
                                   [](float value) { return !std::isfinite(value); });
   return rows;
@@ -45,7 +53,17 @@ double log_sum_exp(const SoftmaxForm& softmax, int q_head, std::size_t dim,
   return largest + std::log(sum);
 }
 
-// A few rows of one query head: the first, the last and two between.
+// Of the stored queries the first, the last and two between.
+std::vector<std::int32_t> sample_tokens(const TraceInfo& info) {
+  std::vector<std::int32_t> stored;
+  for (const auto& [begin, end] : info.query_ranges())
+    for (std::int32_t t = begin; t < end; ++t) stored.push_back(t);
+  if (stored.empty()) return {};
+  const std::size_t third = stored.size() / 3;
+  return {stored.front(), stored[third], stored[2 * third], stored.back()};
+}
+
+// A few rows of one query head.
 void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std::vector<float>& q,
                     const std::vector<float>& k, Validation& found) {
   const auto& info = reader.info();
@@ -53,7 +71,7 @@ void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std:
   const SoftmaxForm softmax = info.model.softmax_of(layer);
   std::vector<float> lse(tokens);
   reader.read_lse(layer, q_head, 0, tokens, lse.data());
-  for (const std::int32_t t : {0, tokens / 3, 2 * (tokens / 3), tokens - 1}) {
+  for (const std::int32_t t : sample_tokens(info)) {
     const double expected = log_sum_exp(softmax, q_head, info.model.head_dim, q, k, t);
     if (std::abs(lse[t] - expected) <= kTolerance * std::max(1.0, std::abs(expected))) continue;
     found.defects.push_back(

@@ -50,8 +50,8 @@ h5::ValueClass class_of(Element element) {
 // Tokens of one storage chunk: about 128 KiB, all chunks of a head alike so that the last is full.
 hsize_t tokens_per_storage_chunk(hsize_t tokens, hsize_t bytes_per_token) {
   const hsize_t most = std::max<hsize_t>(kStorageChunkBytes / bytes_per_token, 1);
-  const hsize_t pieces = (tokens + most - 1) / most;
-  return (tokens + pieces - 1) / pieces;
+  const hsize_t pieces = std::max<hsize_t>((tokens + most - 1) / most, 1);
+  return std::max<hsize_t>((tokens + pieces - 1) / pieces, 1);
 }
 
 std::vector<hsize_t> storage_chunk(const FieldInfo& field, const std::vector<hsize_t>& shape,

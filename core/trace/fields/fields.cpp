@@ -23,6 +23,7 @@ constexpr AxisInfo kAxes[] = {
     {Axis::TokenEnd, "token", "T+1", false, true},
     {Axis::Chunk, "chunk", "C", false, true},
     {Axis::ChunkEnd, "chunk", "C+1", false, true},
+    {Axis::Query, "token", "Q", false, true},
     {Axis::QHead, "q_head", "H", false, false},
     {Axis::KvHead, "kv_head", "G", false, false},
     {Axis::Channel, "channel", "D", false, false},
@@ -56,6 +57,7 @@ std::uint64_t size_of(Axis axis, const FieldSizes& sizes) {
     case Axis::TokenEnd: return sizes.tokens + 1;
     case Axis::Chunk: return sizes.chunks;
     case Axis::ChunkEnd: return sizes.chunks + 1;
+    case Axis::Query: return sizes.queries;
     case Axis::QHead: return sizes.q_heads;
     case Axis::KvHead: return sizes.kv_heads;
     case Axis::Channel: return sizes.head_dim;
@@ -98,7 +100,7 @@ constexpr StoredParts kAlways, kQkv = {Part::Qkv}, kLse = {Part::Lse}, kMass = {
                                kDrift = {Part::Drift}, kDriftTop = {Part::Drift, Part::Top};
 constexpr StoredParts kEvictions = {Part::Evictions}, kLanes = {Part::Lanes},
                       kBlocks = {Part::Blocks}, kTables = {Part::Blocks, Part::BlockTables},
-                      kGiven = {Part::Given};
+                      kGiven = {Part::Given}, kSomeQueries = {Part::SomeQueries};
 constexpr bool kRequired = false, kOptional = true;
 
 template <typename... Axes>
@@ -144,6 +146,9 @@ FieldSizes sizes_of(const TraceHeader& header) {
   FieldSizes sizes = sizes_of(header.model, header.layers.size(), header.probe_len);
   sizes.tokens = static_cast<std::uint64_t>(header.max_tokens);
   sizes.chunks = static_cast<std::uint64_t>(header.max_chunks);
+  sizes.queries = header.query_offsets.empty()
+                      ? sizes.tokens
+                      : static_cast<std::uint64_t>(header.query_offsets.back());
   return sizes;
 }
 
@@ -151,6 +156,7 @@ FieldSizes sizes_of(const TraceInfo& info) {
   FieldSizes sizes = sizes_of(info.model, info.layers.size(), info.probe_len);
   sizes.tokens = static_cast<std::uint64_t>(info.num_tokens);
   sizes.chunks = info.chunks.size();
+  sizes.queries = static_cast<std::uint64_t>(info.num_queries());
   for (std::size_t c = 0; c < info.chunks.size(); ++c) {
     if (info.chunks[c].phase == Phase::Prefill) sizes.probe_chunks = c + 1;
   }

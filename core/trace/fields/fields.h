@@ -34,6 +34,7 @@ enum class Axis {
   TokenEnd,  // one more than tokens: where each begins, and the end
   Chunk,
   ChunkEnd,
+  Query,  // a token whose query is stored
   QHead,
   KvHead,
   Channel,
@@ -87,7 +88,7 @@ const FieldInfo& info_of(Field field);
 
 // How many of each a trace has, or has room for.
 struct FieldSizes {
-  std::uint64_t tokens = 0, chunks = 0;
+  std::uint64_t tokens = 0, chunks = 0, queries = 0;
   std::uint64_t q_heads = 0, kv_heads = 0, head_dim = 0;
   std::uint64_t layers = 0, probe_tokens = 0;
   std::uint64_t text_bytes = 0, mass_values = 0, probe_chunks = 0;

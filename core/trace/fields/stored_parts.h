@@ -25,7 +25,8 @@ enum class Part : std::uint8_t {
   Lanes,
   Blocks,
   BlockTables,
-  Given,  // what the caller writes by itself
+  Given,        // what the caller writes by itself
+  SomeQueries,  // the queries of some chunks alone
 };
 
 class StoredParts {

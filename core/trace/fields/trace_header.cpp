@@ -54,6 +54,7 @@ void check_header(const TraceHeader& header) {
                   model.num_q_heads % header.runs[i].q_heads_per_row == 0);
   }
   KVLOUPE_CHECK(header.store == with_needed(header.store));
+  KVLOUPE_CHECK(header.store.has(Part::SomeQueries) == !header.query_offsets.empty());
   KVLOUPE_CHECK(!header.store.has(Part::Drift) || !header.layers.empty());
   KVLOUPE_CHECK(header.probe_len >= 0 && header.probe_len <= kMaxProbeTokens);
   KVLOUPE_CHECK(header.store.has(Part::Probe) == (header.probe_len > 0));

@@ -69,6 +69,22 @@ std::vector<ChunkInfo> load_chunks(hid_t file, std::uint64_t count) {
   return chunks;
 }
 
+// A chunk has a row of q for each of its tokens, or none.
+std::vector<std::int64_t> load_query_offsets(hid_t file, const std::vector<ChunkInfo>& chunks) {
+  constexpr const char* kPath = "/chunks/query_offsets";
+  if (!h5::has_object(file, kPath)) return {};
+  auto offsets = h5::Dataset::open(file, kPath, h5::ValueClass::Integer, 1)
+                     .read_range<std::int64_t>(0, chunks.size() + 1);
+  if (offsets.front() != 0)
+    throw h5::Defect(fmt::format("{} begins at {}, not at 0", kPath, offsets.front()));
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    if (offsets[c + 1] == offsets[c] || offsets[c + 1] == offsets[c] + chunks[c].length) continue;
+    throw h5::Defect(fmt::format("{} goes from {} to {} in chunk {}, which has {} tokens", kPath,
+                                 offsets[c], offsets[c + 1], c, chunks[c].length));
+  }
+  return offsets;
+}
+
 bool is_type(hid_t type, std::initializer_list<hid_t> accepted) {
   for (const hid_t candidate : accepted) {
     if (H5Tequal(type, candidate) > 0) return true;
@@ -250,6 +266,7 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   info.model = load_model(file, info.warnings);
   info.chunks = load_chunks(file, chunks_done);
   info.num_tokens = info.chunks.empty() ? 0 : info.chunks.back().end();
+  info.query_offsets = load_query_offsets(file, info.chunks);
   trace.ids = h5::Dataset::open(file, "/tokens/ids", h5::ValueClass::Integer, 1);
   const auto tokens = static_cast<std::uint64_t>(info.num_tokens);
   if (trace.ids.dims().front() < tokens) {

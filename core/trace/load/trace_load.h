@@ -78,9 +78,9 @@ std::vector<std::vector<float>> load_run_scores(hid_t file, int number_in_file, 
 // Names the content of a trace (see FORMAT.md, "Sidecar").
 std::string hash_of_trace(const LoadedTrace& trace);
 
-// Rows [begin, end) of one head as fp32.
-void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, std::int32_t end,
-                    std::int32_t num_tokens, float* out);
+// Rows [begin, end) of one head, of `num_rows`, as fp32.
+void read_head_rows(const h5::Dataset& dataset, int head, std::int64_t begin, std::int64_t end,
+                    std::int64_t num_rows, float* out);
 // Any box of a dataset of q's types as fp32; `count` has as many numbers as the dataset has axes.
 void read_widened(const h5::Dataset& dataset, const std::vector<hsize_t>& start,
                   const std::vector<hsize_t>& count, float* out);

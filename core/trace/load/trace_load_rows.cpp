@@ -41,10 +41,11 @@ void add_number(Sha256& hash, std::int64_t value) { hash.update(fmt::format("{}\
 
 }  // namespace
 
-void read_head_rows(const h5::Dataset& dataset, int head, std::int32_t begin, std::int32_t end,
-                    std::int32_t num_tokens, float* out) {
+void read_head_rows(const h5::Dataset& dataset, int head, std::int64_t begin, std::int64_t end,
+                    std::int64_t num_rows, float* out) {
   const hsize_t dim = dataset.dims()[2];
-  dataset.require_stored(dataset.dims()[0] * num_tokens * dim * dataset.stored_size());
+  dataset.require_stored(dataset.dims()[0] * static_cast<hsize_t>(num_rows) * dim *
+                         dataset.stored_size());
   if (begin == end) return;
   read_widened(dataset, {static_cast<hsize_t>(head), static_cast<hsize_t>(begin), 0},
                {1, static_cast<hsize_t>(end - begin), dim}, out);
@@ -82,14 +83,15 @@ std::string hash_of_trace(const LoadedTrace& trace) {
     add_number(hash, static_cast<int>(chunk.phase));
   }
   for (const std::int32_t id : load_token_ids(trace)) add_number(hash, id);
+  for (const std::int64_t offset : info.query_offsets) add_number(hash, offset);
   std::vector<float> row(model.head_dim);
   for (const auto& [layer, sources] : trace.layers) {
     add_number(hash, layer);
     for (const auto* dataset : {&sources.q, &sources.k, &sources.v}) {
-      if (!*dataset || info.num_tokens == 0) continue;
+      const std::int64_t rows = dataset == &sources.q ? info.num_queries() : info.num_tokens;
+      if (!*dataset || rows == 0) continue;
       // The last token's row depends on everything before it.
-      read_head_rows(*dataset, 0, info.num_tokens - 1, info.num_tokens, info.num_tokens,
-                     row.data());
+      read_head_rows(*dataset, 0, rows - 1, rows, rows, row.data());
       hash.update(row.data(), row.size() * sizeof(float));
     }
   }

@@ -23,7 +23,8 @@ constexpr float kLargestHalf = 65504;
 struct Plan {
   TraceHeader header;
   std::vector<ChunkInfo> chunks;
-  std::vector<int> runs;  // of the trace, in the order of header.runs
+  std::vector<TokenRange> queries;  // that the chunks have
+  std::vector<int> runs;            // of the trace, in the order of header.runs
   std::vector<std::int32_t> generated;
   bool whole = false;  // all layers and chunks, in the type of the trace
   std::vector<std::string> left_out;
@@ -115,6 +116,12 @@ void plan_store(const TraceReader& reader, Plan& plan) {
   };
   header.store = {};
   header.store.set(Part::Qkv, all([&](int l) { return reader.has_stored(Stored::Q, l); }));
+  TraceInfo kept = info;
+  kept.chunks = plan.chunks;
+  kept.cut_query_offsets();
+  plan.queries = kept.query_ranges();
+  if (header.store.has(Part::Qkv)) header.query_offsets = kept.query_offsets;
+  header.store.set(Part::SomeQueries, !header.query_offsets.empty());
   const bool rounded = info.dtype == DType::F32 && header.dtype == DType::F16;
   const bool lse = all([&](int l) { return reader.has_lse(l); }), mass = has_mass(reader, plan);
   header.store.set(Part::Lse, lse && !rounded);
@@ -148,12 +155,15 @@ void check_halves(const TraceReader& reader, const Plan& plan, const WorkContext
   const std::int32_t end = plan.chunks.back().end();
   const auto dim = static_cast<std::size_t>(info.model.head_dim);
   std::vector<float> values(static_cast<std::size_t>(end) * dim);
+  const std::vector<TokenRange> all = {{0, end}};
   for (const int layer : plan.header.layers)
     for (const Stored what : {Stored::Q, Stored::K, Stored::V}) {
       const int heads = what == Stored::Q ? info.model.num_q_heads : info.model.num_kv_heads;
       for (int head = 0; head < heads; ++head) {
         context.cancel.throw_if_cancelled();
-        reader.read_rows(what, layer, head, 0, end, values.data());
+        for (const auto& [first, last] : what == Stored::Q ? plan.queries : all)
+          reader.read_rows(what, layer, head, first, last,
+                           values.data() + static_cast<std::size_t>(first) * dim);
         if (std::any_of(values.begin(), values.end(), [](float value) {
               return std::isfinite(value) && std::abs(value) > kLargestHalf;
             }))

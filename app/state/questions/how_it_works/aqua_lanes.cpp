@@ -174,8 +174,8 @@ std::string note_of(const LaneReport& report, const MethodFacts& facts) {
 
 int last_prompt_chunk(const trace::TraceInfo& info) {
   int last = 0;
-  for (std::size_t i = 0; i < info.chunks.size(); ++i)
-    if (info.chunks[i].phase == trace::Phase::Prefill) last = static_cast<int>(i);
+  for (const int chunk : info.chunks_with_queries())
+    if (info.chunks[static_cast<std::size_t>(chunk)].phase == trace::Phase::Prefill) last = chunk;
   return last;
 }
 

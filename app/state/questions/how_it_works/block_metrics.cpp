@@ -10,6 +10,8 @@ namespace {
 
 const replay::ReplayCell& cell_with_masks(const Place& place, const replay::ReplayResult& run) {
   const replay::ReplayCell* cell = run.find(place.layer, place.chunk);
+  if (cell == nullptr && !place.info().has_queries(place.chunk))
+    throw trace::lacks_queries(place.info(), place.chunk);
   KVLOUPE_CHECK(cell != nullptr && cell->blocks.has_value());
   return *cell;
 }

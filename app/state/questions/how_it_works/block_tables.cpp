@@ -234,6 +234,8 @@ std::string BlockTablesQuestion::title() const {
 BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
   const replay::ReplayCell* cell = run->find(place.layer, place.chunk);
+  if (cell == nullptr && !place.info().has_queries(place.chunk))
+    throw trace::lacks_queries(place.info(), place.chunk);
   Answer answer;
   answer.facts = facts_of(place, method, *run);
   answer.notes = run->notes;

@@ -123,6 +123,7 @@ void add_steps(Answer& answer) {
 
 QuestPagesQuestion::Answer QuestPagesQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
+  if (!place.info().has_queries(place.chunk)) throw trace::lacks_queries(place.info(), place.chunk);
   if (run->find(place.layer, place.chunk) == nullptr)
     throw input_error("the pages cannot be shown",
                       fmt::format("the run has nothing for chunk {}", place.chunk),

@@ -114,6 +114,7 @@ Lane SelectedVsTrueQuestion::lane() const {
 
 SelectedVsTrueQuestion::Answer SelectedVsTrueQuestion::work(Steps& steps) const {
   const auto run = steps.need(RunQuestion{place, method});
+  if (!place.info().has_queries(place.chunk)) throw trace::lacks_queries(place.info(), place.chunk);
   const replay::ReplayCell* selected = run->find(place.layer, place.chunk);
   if (selected == nullptr)
     throw input_error("the keys cannot be ranked",

@@ -44,7 +44,7 @@ LayerSpanLossQuestion::Answer LayerSpanLossQuestion::work(Steps& steps) const {
   request.method = method;
   request.span = *span;
   request.layers = {place.layer};
-  request.chunks = chunks.list();
+  request.chunks = trace::with_queries(place.info(), chunks.list());
   request.want_budgets = want_budgets;
   request.device = place.device;
   return engine().span_loss(*place.trace->session, request, steps.context);
