@@ -80,10 +80,11 @@ class DecodeDriftPanel final : public Panel {
     // Below each other one token lies at one place. The difference comes first: in a low window the losses, which
     // lie on each other, are below the fold.
     const bool aligned = ImPlot::BeginAlignedPlots("##tokens", true);
-    worse_ui(context, result, fills ? half / kPlots : each);
+    worse_ui(context, result, each);
     distances_ui(context, result, each);
     // It has the axis of all three.
-    losses_ui(context, result, fills ? -1 : each + widgets::em(kAxis));
+    const float rest = ImGui::GetContentRegionAvail().y - ImGui::GetTextLineHeightWithSpacing() - 1;
+    losses_ui(context, result, fills ? rest : each + widgets::em(kAxis));
     if (aligned) ImPlot::EndAlignedPlots();
     ImGui::EndChild();
     if (wide) ImGui::SameLine(0, widgets::em(1));

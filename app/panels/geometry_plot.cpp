@@ -270,8 +270,9 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
                       small * (row ? query_radius(wanted, *row, true) : widgets::em(0.2F))});
     }
     for (const ImVec2& key : canvas.keys) dots.push_back({key, widgets::em(0.2F)});
-    most_wanted_ui(canvas.draw, palette, place, wanted, dots, canvas.queries[*most], canvas.low,
-                   canvas.high);
+    const float titles = solid ? widgets::em(3.5F) : 0;  // of the axes, at both sides
+    most_wanted_ui(canvas.draw, palette, place, wanted, dots, canvas.queries[*most],
+                   {canvas.low.x + titles, canvas.low.y}, {canvas.high.x - titles, canvas.high.y});
   }
   mean_queries_ui(canvas.draw, palette, result, canvas.means);
 

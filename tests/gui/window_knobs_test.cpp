@@ -50,8 +50,9 @@ TEST_F(WindowKnobs, TheViewFollowsASliderAndOneStepBackUndoesTheDrag) {
     for (const float share : {0.8F, 0.6F, 0.4F, 0.2F, 0.0F}) {
       ctx->MouseMoveToPos({rect.Min.x + share * rect.GetWidth(), rect.GetCenter().y});
       ctx->SleepNoSkip(0.4F, 1.0F / 30);
-      const auto shown = workspace().ask(state::slot_scores_question(workspace()));
-      if (shown) slots.insert(shown->slots.num_slots());
+      const auto shown = [] { return workspace().ask(state::slot_scores_question(workspace())); };
+      while (!shown()) ctx->Yield();  // the engine's watchdog ends it
+      slots.insert(shown()->slots.num_slots());
     }
     IM_CHECK(ctx->ItemInfo(knob("num_queries").c_str()).ID == ImGui::GetActiveID());
     ctx->MouseUp(0);
