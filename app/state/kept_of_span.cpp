@@ -2,19 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 namespace kvloupe::state {
+namespace {
+
+// "needle's 22 keys", "the 37 keys from 3 to 39"
+std::string keys_of(const KeptOfSpan& kept) {
+  constexpr std::string_view kNameless = "keys ";
+  if (kept.span.starts_with(kNameless))
+    return fmt::format("the {} keys from {}", kept.total, kept.span.substr(kNameless.size()));
+  return fmt::format("{}'s {} keys", kept.span, kept.total);
+}
+
+}  // namespace
 
 std::string words_of(const KeptOfSpan& kept) {
   if (kept.total == 1) return fmt::format("{} is {}", kept.span, kept.kept == 0 ? "lost" : "kept");
-  return fmt::format("{} of {}'s {} keys {} kept",
-                     kept.kept == 0 ? "None" : std::to_string(kept.kept), kept.span, kept.total,
-                     kept.kept <= 1 ? "is" : "are");
+  return fmt::format("{} of {} {} kept", kept.kept == 0 ? "None" : std::to_string(kept.kept),
+                     keys_of(kept), kept.kept <= 1 ? "is" : "are");
 }
 
 std::string words_of(const std::vector<KeptBy>& each) {
   const KeptOfSpan& first = each.front().kept;
   const bool of_one = first.total == 1;
-  std::string text = of_one ? "" : fmt::format("Of {}'s {} keys ", first.span, first.total);
+  std::string text = of_one ? "" : fmt::format("Of {} ", keys_of(first));
   for (const KeptBy& one : each) {
     const bool begins = &one == &each.front();
     if (!begins) text += ", ";

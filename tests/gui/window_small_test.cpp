@@ -1,4 +1,5 @@
 // All views in a window of 1000 x 700: whatever has no room scrolls, and is not squeezed or cut.
+#include "app/state/questions/how_it_works/query_geometry.h"
 #include "tests/gui/results_steps.h"
 #include "tests/gui/window_fixture.h"
 
@@ -115,6 +116,37 @@ TEST_F(WindowSmall, WhatIsTallerThanItsPanelScrolls) {
       EXPECT_TRUE(window->ScrollbarY) << view.id << ": " << window->Name;
     }
   }
+}
+
+// Queries and keys of A and B, each in a plot: low ones, beside each other.
+TEST_F(WindowSmall, GeometryKeepsAllPointsInsideItsPlots) {
+  open_alone(trace());
+  workspace().cursor.set_option("query_geometry.show", "both");
+  workspace().cursor.set_option("query_geometry.fit", "both");
+  explorer().panels().show("query_geometry");
+  settle();
+  const auto points = workspace().ask(
+      state::GeometryQuestion{place(), workspace().method(), state::geometry_form(workspace())});
+  ASSERT_TRUE(points) << points.error;
+  // With the dots at its edge.
+  const auto holds = [dot = 0.7F * ImGui::GetFontSize()](const ImPlotPlot& plot,
+                                                         const state::GeometryQuestion::Box& box) {
+    const auto edge = [&](ImAxis axis, int number, double side) {
+      return plot.Axes[axis].PlotToPixels(box.center(number) + side * box.length(number) / 2);
+    };
+    const ImRect inside = plot.PlotRect;
+    return edge(ImAxis_X1, 0, -1) - dot >= inside.Min.x &&
+           edge(ImAxis_X1, 0, 1) + dot <= inside.Max.x &&
+           edge(ImAxis_Y1, 1, 1) - dot >= inside.Min.y &&
+           edge(ImAxis_Y1, 1, -1) + dot <= inside.Max.y;
+  };
+  const auto plots = drawn_plots();
+  EXPECT_EQ(plots.size(), 4U);
+  for (const ImPlotPlot* plot : plots)
+    EXPECT_TRUE(holds(*plot, points->query_box) || holds(*plot, points->key_box))
+        << plot->Axes[ImAxis_Y1].Range.Min << " to " << plot->Axes[ImAxis_Y1].Range.Max;
+  for (const char* option : {"show", "fit"})
+    workspace().cursor.set_option(std::string("query_geometry.") + option, "");
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
-// The course of a measurement: what is reported, counted and thrown away, and that the baselines
+// What a measurement reports, and that the baselines
 // compute what they claim to.
 #include "core/measure/latency.h"
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/work_count.h"
-#include "core/device/threads.h"
 #include "core/measure/cell_source.h"
 #include "core/measure/dense_baseline.h"
-#include "core/measure/gpu_kernels.h"
 #include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 #include "core/replay/compare.h"
@@ -17,8 +15,6 @@
 
 #include <ATen/ATen.h>
 
-#include <atomic>
-#include <chrono>
 #include <set>
 #include <thread>
 
@@ -27,131 +23,6 @@ namespace {
 
 using replay::testing::SmallTrace;
 using replay::testing::SmallTraceShape;
-
-void spin(double ms) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
-  while (std::chrono::steady_clock::now() < end) {
-  }
-}
-
-TEST(StatsOf, MedianAndQuartiles) {
-  const LatencyStats odd = stats_of({5, 1, 3, 2, 4});
-  EXPECT_EQ(odd.median_ms, 3);
-  EXPECT_EQ(odd.q25_ms, 2);
-  EXPECT_EQ(odd.q75_ms, 4);
-  EXPECT_EQ(odd.samples, 5);
-  const LatencyStats even = stats_of({4, 1, 2, 3});
-  EXPECT_EQ(even.median_ms, 2.5);
-  EXPECT_EQ(even.q25_ms, 1.75);
-  EXPECT_EQ(stats_of({7}).q75_ms, 7);
-  EXPECT_EQ(stats_of({}).samples, 0);
-}
-
-TEST(TimeRounds, SidesTakeTurnsAndWarmUpDoesNotCount) {
-  std::string course;
-  RoundOptions options{.repetitions = 3, .warm_up = 1, .threads = 64};
-  const auto prepare = [&] { course += '.'; };
-  const RoundTimes times = time_rounds(
-      {{"a", [&] { course += 'a'; }, prepare}, {"b", [&] { course += 'b'; }}}, options, {});
-  EXPECT_EQ(course, ".ab.ab.ab.ab");
-  EXPECT_EQ(times.stats(0).samples, 3);
-  EXPECT_EQ(times.stats(1).samples, 3);
-  EXPECT_EQ(times.discarded, 0);
-}
-
-// That a GPU's clocks are not known is said.
-TEST(LatencyReport, SaysUnderWhatConditionsAGpuWasTimed) {
-  LatencyReport report;
-  report.device = "cpu, 2 threads (a processor)";
-  report.total.samples = 3;
-  EXPECT_EQ(report.gpu_words(), "");
-  report.device = "cuda:0 (a card)";
-  EXPECT_EQ(report.gpu_words(), kUnknownConditions);
-  report.gpu = GpuConditions{.rounds = 3, .throttled = 0};
-  EXPECT_EQ(report.gpu_words(), words_of(*report.gpu));
-}
-
-// What Torch refuses, or what attends to other keys, is no baseline.
-TEST(GpuKernels, ThoseThatFailOrDifferAreLeftOut) {
-  const at::Tensor expected = at::randn({2, 3, 4});
-  const auto agreeing =
-      those_that_agree({{"fails", []() -> at::Tensor { TORCH_CHECK(false, "no such kernel"); }},
-                        {"differs", [&] { return (expected * 1.5).unsqueeze(0); }},
-                        {"agrees", [&] { return expected.to(at::kHalf).unsqueeze(0); }},
-                        {"other shape", [&] { return expected.narrow(1, 0, 2).unsqueeze(0); }}},
-                       expected);
-  ASSERT_EQ(agreeing.size(), 1U);
-  EXPECT_EQ(agreeing.front().name, "agrees");
-}
-
-// A GPU's kernels are none of the processor's: each is refused there, and none stands in for it.
-TEST(GpuKernels, NoneRunsOnTheProcessor) {
-  const at::Tensor q = at::randn({1, 4, 3, 8}), k = at::randn({1, 2, 9, 8});
-  const at::Tensor each = k.repeat_interleave(2, 1);
-  const auto forms = gpu_kernels({q, k, k, each, each, at::zeros({3, 9}), 0.3});
-  EXPECT_EQ(forms.size(), 4U);
-  for (const NamedAttention& form : forms) EXPECT_THROW(form.run(), c10::Error) << form.name;
-}
-
-// Clocks held down after the second and the third round, the first that counts among them.
-TEST(TimeRounds, RoundsOfAThrottledGpuAreThrownAwayAndCounted) {
-  int asked = 0;
-  RoundOptions options{.repetitions = 3, .warm_up = 1, .threads = 64};
-  options.watch = [&] {
-    ++asked;
-    return device::GpuState{1700 + 10 * asked, 2619, 300.0 + asked, 60 + asked,
-                            asked == 2 || asked == 3};
-  };
-  const RoundTimes times = time_rounds({{"a", [] {}}}, options, {});
-  EXPECT_EQ(asked, 6);
-  EXPECT_EQ(times.stats(0).samples, 3);
-  EXPECT_EQ(times.discarded, 2);
-  const GpuConditions& gpu = times.gpu.value();
-  EXPECT_EQ(gpu.rounds, 3);
-  EXPECT_EQ(gpu.throttled, 2);
-  EXPECT_EQ(gpu.least_sm_mhz, 1740);
-  EXPECT_EQ(gpu.largest_sm_mhz, 1760);
-  EXPECT_EQ(gpu.least_memory_mhz, 2619);
-  EXPECT_EQ(gpu.most_power_w, 306);
-  EXPECT_EQ(gpu.most_celsius, 66);
-  EXPECT_EQ(words_of(gpu),
-            "GPU at 1,740 to 1,760 MHz, memory 2,619 MHz, up to 306 W and 66 C, throttled in 2 "
-            "rounds, which do not count");
-  EXPECT_FALSE(time_rounds({{"a", [] {}}}, {.repetitions = 1, .threads = 64}, {}).gpu);
-}
-
-TEST(TimeRounds, TimesWhatItRuns) {
-  const RoundTimes times = time_rounds({{"short", [] { spin(2); }}, {"long", [] { spin(8); }}},
-                                       {.repetitions = 5, .warm_up = 0, .threads = 64}, {});
-  EXPECT_GE(times.stats(0).median_ms, 2);
-  EXPECT_GE(times.stats(1).median_ms, 8);
-  EXPECT_LT(times.stats(0).median_ms, times.stats(1).median_ms);
-  EXPECT_EQ(fastest_of(times, 0, 2), 0U);
-}
-
-TEST(TimeRounds, RoundsBesideOtherThreadsOfOursAreThrownAway) {
-  std::atomic<bool> stop = false;
-  std::thread other([&] {
-    while (!stop) {
-    }
-  });
-  // One thread may run and two do, in every round.
-  const RoundTimes times =
-      time_rounds({{"a", [] { spin(40); }}}, {.repetitions = 3, .warm_up = 0, .threads = 1}, {});
-  stop = true;
-  other.join();
-  EXPECT_GE(times.discarded, 1);
-  EXPECT_TRUE(times.stats(0).samples == 3 || times.discarded + times.stats(0).samples == 9);
-}
-
-TEST(TimeRounds, CancelStopsBetweenParts) {
-  CancelSource source;
-  bool second = false;
-  EXPECT_THROW(time_rounds({{"a", [&] { source.cancel(); }}, {"b", [&] { second = true; }}}, {},
-                           {source.token(), {}}),
-               Error);
-  EXPECT_FALSE(second);
-}
 
 TEST(DenseBaseline, AllVariantsAreTheChunksDenseAttention) {
   at::manual_seed(5);

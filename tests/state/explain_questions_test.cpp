@@ -3,6 +3,7 @@
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/questions/why_lost/explain.h"
 #include "app/state/questions/why_lost/explain_words.h"
+#include "app/state/questions/why_lost/head_merge.h"
 #include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
@@ -247,6 +248,29 @@ ExplainNow now_of(const Explanation& why, bool looking = false) {
   now.result.answer = std::make_shared<const Explanation>(why);
   now.looking_for_budget = looking;
   return now;
+}
+
+// The head that would keep most of the watched keys alone, and only keys before the chunk.
+TEST_F(ExplainQuestionsTest, HeadMergeSaysWhatIsKeptOfTheWatchedKeys) {
+  HeadMergeQuestion question;
+  question.place = at(0, 0, 2);
+  question.method = method("quoka:budget_tokens=8");
+  const std::int32_t past = question.place.chunk_info().begin;
+  HeadMergeQuestion::Answer answer;
+  answer.choices.heads.resize(2);
+  answer.choices.heads[0].own = {past - 2, past - 1};
+  answer.choices.heads[0].recall_alone = 0.5;
+  answer.choices.heads[0].recall_merged = 0.4;
+  answer.choices.heads[1].q_head = 1;
+  answer.choices.heads[1].own = {2, past - 1};
+  answer.choices.merged = {2, past - 2};
+  question.place.key_begin = past - 2;
+  question.place.key_end = past + 2;
+  EXPECT_THAT(
+      sentence_of(question, answer),
+      ::testing::EndsWith(" Of the 2 keys from 30 to 33 the shared set keeps 1, head 0 alone 2."));
+  question.place.key_begin = past;
+  EXPECT_THAT(sentence_of(question, answer), ::testing::EndsWith("40.0 % in place of 50.0 %."));
 }
 
 TEST_F(ExplainQuestionsTest, ALostKeyIsExplainedInWords) {

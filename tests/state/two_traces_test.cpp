@@ -355,7 +355,7 @@ TEST_F(TwoTraces, WhatWasSelectedByBothIsThatOfEach) {
   const auto count = [](int n) { return n == 0 ? "none" : std::to_string(n); };
   const double a = answer->of_a->cell.mass_recall, b = answer->of_b->cell.mass_recall;
   EXPECT_EQ(state::verdict_of_both(*answer, workspace.place()),
-            fmt::format("Of keys 3 to 39's 37 keys A keeps {}, B {}, {}. In common: {} keys.",
+            fmt::format("Of the 37 keys from 3 to 39 A keeps {}, B {}, {}. In common: {} keys.",
                         count(kept[0]), count(kept[1]),
                         std::abs(a - b) < 0.02
                             ? fmt::format("at nearly the same recall ({:.3f} and {:.3f})", a, b)
