@@ -55,8 +55,11 @@ bool fails(std::size_t bytes, bool always_large = false) {
   return true;
 }
 
+// Whichever way the program ends.
 struct AtExit {
-  ~AtExit() { report("requests", requests, 0); }
+  AtExit() { std::at_quick_exit(end); }
+  ~AtExit() { end(); }
+  static void end() { report("requests", requests, 0); }
 } at_exit;
 
 }  // namespace
