@@ -7,7 +7,6 @@
 #include "core/selection/blocks/gate_file.h"
 #include "core/selection/blocks/pattern_file.h"
 #include "core/trace/basis_file.h"
-#include "core/trace/hdf5/hdf5.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/capture/tiny_llama.h"
 #include "tests/fuzz/shapes.h"
@@ -30,12 +29,6 @@ void make_traces(const fs::path& folder) {
   using namespace trace::testing;
   ReferenceTrace reference = make_reference(trace::DType::F16);
   write_trace(seed(folder, "trace", "f16"), reference, true);
-  const fs::path queries = seed(folder, "trace", "queries");
-  write_trace(queries, reference, true);
-  std::vector<std::int64_t> ends{0};  // of the chunks in q: all of them have their queries
-  for (const trace::ChunkInfo& chunk : reference.chunks) ends.push_back(chunk.end());
-  write_query_offsets(
-      trace::h5::checked(H5Fopen(queries.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), "open").get(), ends);
   add_probe_and_lanes(reference);
   add_blocks(reference);
   write_trace(seed(folder, "trace", "everything"), reference, true);

@@ -16,6 +16,16 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Numbers = std::vector<std::int64_t>;
 
+void write_offsets(hid_t file, const Numbers& offsets) {
+  const hsize_t size = offsets.size();
+  const h5::Handle space = h5::checked(H5Screate_simple(1, &size, nullptr), "space");
+  const h5::Handle dataset =
+      h5::checked(H5Dcreate2(file, "/chunks/query_offsets", H5T_STD_I64LE, space.get(), H5P_DEFAULT,
+                             H5P_DEFAULT, H5P_DEFAULT),
+                  "create");
+  h5::write_box(dataset.get(), H5T_NATIVE_INT64, {0}, {size}, offsets.data());
+}
+
 class SomeQueries : public DamagedFileTest {
  protected:
   SomeQueries() : DamagedFileTest(make_reference(DType::F32)) {
@@ -41,7 +51,7 @@ class SomeQueries : public DamagedFileTest {
       const std::vector<hsize_t> left = {heads, static_cast<hsize_t>(offsets_.back()), dim};
       h5::checked_status(H5Dset_extent(q.get(), left.data()), "cut");
     }
-    write_query_offsets(file, said);
+    write_offsets(file, said);
   }
   fs::path some() const {
     return edited([&](hid_t file) { keep_some(file, offsets_); });

@@ -1,7 +1,6 @@
 // A small trace with known values, and plain loops for what is derived from them.
 #pragma once
 
-#include "core/trace/hdf5/hdf5.h"
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
 #include "tests/base/temporary_folder.h"
@@ -51,9 +50,6 @@ void write_layer_of(TraceWriter& writer, const ReferenceTrace& reference, int ch
 void write_probe_of(TraceWriter& writer, const ReferenceTrace& reference, int chunk, int index);
 void write_trace(const std::filesystem::path& path, const ReferenceTrace& reference,
                  bool overwrite = false);
-
-// Where each chunk begins in q, of a file that has no such dataset yet.
-void write_query_offsets(hid_t file, const std::vector<std::int64_t>& offsets);
 
 // Asks for every part of a file. Errors are answers here but for our own bugs; anything else escapes.
 void read_everything(const std::filesystem::path& path);

@@ -105,16 +105,6 @@ void write_trace(const fs::path& path, const ReferenceTrace& reference, bool ove
   writer.finish(reference.generated, true);
 }
 
-void write_query_offsets(hid_t file, const std::vector<std::int64_t>& offsets) {
-  const hsize_t size = offsets.size();
-  const h5::Handle space = h5::checked(H5Screate_simple(1, &size, nullptr), "space");
-  const h5::Handle dataset =
-      h5::checked(H5Dcreate2(file, "/chunks/query_offsets", H5T_STD_I64LE, space.get(), H5P_DEFAULT,
-                             H5P_DEFAULT, H5P_DEFAULT),
-                  "create");
-  h5::write_box(dataset.get(), H5T_NATIVE_INT64, {0}, {size}, offsets.data());
-}
-
 void read_everything(const fs::path& path) {
   const auto attempt = [](const auto& body) {
     try {
