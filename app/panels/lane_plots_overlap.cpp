@@ -103,10 +103,10 @@ std::string finding_of(const LaneReport& report, const std::vector<int>& sizes) 
   for (const LaneOverlap* overlap : find(report, true, sizes.front()))
     if (!overlap->of_keys && overlap->leading == sizes.front())
       return fmt::format(
-          "Of the {} largest lanes of a query {:.0f} % are among the basis' first {} directions; "
-          "by "
-          "chance it would be {:.0f} %.",
-          overlap->largest, 100 * overlap->mean(), overlap->leading,
+          "On average over this chunk's queries, {:.0f} % of a query's {} largest lanes are among "
+          "the "
+          "basis' first {} directions; by chance it would be {:.0f} %.",
+          100 * overlap->mean(), overlap->largest, overlap->leading,
           100.0 * overlap->leading / report.head_dim);
   return "";
 }

@@ -161,7 +161,7 @@ class LatencyPanel final : public Panel {
         chunk_name(done.front().latency.question.place.info(), r.chunk), format_count(r.chunk_len),
         r.chunk_len == 1 ? "query" : "queries", format_count(r.past_len),
         r.past_len == 1 ? "key" : "keys", dense,
-        r.floor_holds()
+        std::ranges::any_of(done, [](const Timed& one) { return one.latency->floor_holds(); })
             ? " The line across attend: attention over these keys cannot be faster on this machine."
             : "");
   }

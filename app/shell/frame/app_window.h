@@ -35,8 +35,8 @@ class AppWindow {
   figure::Image read_pixels();
   // Called after the frame's Render and before it is shown.
   std::function<void()> after_render;
-  // Every so manieth frame goes to the screen, and each that `after_render` looks at. Without a GPU,
-  // pixels are four fifths of a frame's time, and a test that clicks looks at few.
+  // One frame of so many goes to the screen, and each that `after_render` looks at. For tests: without
+  // a GPU, pixels take four fifths of a frame's time, and a test that clicks looks at few of them.
   int shown_of = 1;
 
  private:
