@@ -239,6 +239,23 @@ int row(const kvloupe_selector* selector, std::int64_t index, const std::int32_t
   });
 }
 
+int blocks(const kvloupe_selector* selector, kvloupe_blocks* blocks, ErrorText* error) {
+  return guarded(error, [&] {
+    check_process(*selector);
+    const std::lock_guard lock(selector->calls);
+    const trace::BlockMasks* found = selector->session->blocks();
+    if (found == nullptr) return;
+    blocks->num_q_heads = found->num_q_heads;
+    blocks->block_size = found->grid.block_size;
+    blocks->past = found->grid.past_len;
+    blocks->num_query_blocks = found->grid.num_query_blocks();
+    blocks->num_key_blocks = found->grid.num_key_blocks();
+    blocks->kept = found->kept.data();
+    blocks->forced = found->forced.data();
+    blocks->abstains = found->abstains.empty() ? nullptr : found->abstains.data();
+  });
+}
+
 const char* dense_reason(const kvloupe_selector* selector) {
   // In a forked child the lock may be held for good.
   if (selector->process != ::getpid()) return nullptr;
@@ -251,7 +268,7 @@ const std::string version_text = version();
 }  // namespace
 }  // namespace kvloupe::c_api
 
-extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_2 = {
+extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_3 = {
     kvloupe::c_api::version_text.c_str(),
     &kvloupe::c_api::facts_of,
     &kvloupe::c_api::create,
@@ -262,6 +279,7 @@ extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_2 = {
     &kvloupe::c_api::alive,
     &kvloupe::c_api::layout,
     &kvloupe::c_api::row,
+    &kvloupe::c_api::blocks,
     &kvloupe::c_api::dense_reason,
     &kvloupe::c_api::reset,
 };

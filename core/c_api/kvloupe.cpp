@@ -170,6 +170,7 @@ const Calls& calls() { return *loaded.load(std::memory_order_acquire); }
 // The structs as they were in the first version of this interface.
 constexpr std::size_t kLeastModel = offsetof(kvloupe_model, model_hash) + sizeof(const char*);
 constexpr std::size_t kLeastChunk = offsetof(kvloupe_chunk, novelty) + sizeof(const float*);
+constexpr std::size_t kLeastBlocks = offsetof(kvloupe_blocks, abstains) + sizeof(const uint8_t*);
 
 // A struct of the caller, who may know fewer members of it than this library: the rest is 0. False where it is too short.
 template <typename Struct>
@@ -258,6 +259,22 @@ int kvloupe_selector_row(const kvloupe_selector* selector, int64_t row, const in
   if (positions == nullptr || count == nullptr)
     return usage("the row cannot be given", "a pointer is NULL", "pass where it goes");
   return calls().row(selector, row, positions, count, &last_error);
+}
+
+int kvloupe_selector_blocks(const kvloupe_selector* selector, kvloupe_blocks* blocks) {
+  if (selector == nullptr) return no_selector();
+  kvloupe_blocks taken;
+  if (blocks == nullptr || !take(blocks, kLeastBlocks, taken))
+    return usage("the blocks cannot be given",
+                 "where they go is NULL, or its size is not that of kvloupe_blocks",
+                 "set its member size to sizeof(kvloupe_blocks)");
+  const std::uint32_t size = taken.size;
+  taken = kvloupe_blocks{};
+  taken.size = size;
+  const int code = calls().blocks(selector, &taken, &last_error);
+  if (code == KVLOUPE_OK)
+    std::memcpy(blocks, &taken, std::min<std::size_t>(taken.size, sizeof taken));
+  return code;
 }
 
 const char* kvloupe_selector_dense_reason(const kvloupe_selector* selector) {

@@ -123,9 +123,9 @@ KVLOUPE_API const char* kvloupe_version(void);
 KVLOUPE_API const char* kvloupe_last_error(void);
 
 /* What a method SPEC says, as JSON: {"id", "parameters": {name: text}, "named", "granularity", "state_action", "budget_scope",
-   "dense_in_decode", "native_masks", "lanes", "reassigns_positions", "needs_probe", "basis"}. `parameters` has all of them, `named`
-   the names that the text gives. `lanes` is "leading" or "strongest" for a method that leaves out channels of queries, `basis`
-   "auto", "self" or a path for one that has a basis; else they are null. `json` gets at most `room` bytes, the closing NUL among
+   "dense_in_decode", "lowering", "block_size", "block_tables", "lanes", "reassigns_positions", "needs_probe", "basis"}. `parameters`
+   has all of them, `named` the names that the text gives. `lowering` is "native", "union" or "budget" for a block method. `lanes` is "leading" or "strongest" for a method that leaves out channels of queries, `basis`
+   "auto", "self" or a path for one that has a basis. What a method does not have is null. `json` gets at most `room` bytes, the closing NUL among
    them, and `length` the size of the whole without it; both may be NULL with room 0. */
 KVLOUPE_API int kvloupe_spec_facts(const char* spec, char* json, size_t room, size_t* length);
 
@@ -158,6 +158,23 @@ KVLOUPE_API int kvloupe_selector_layout(const kvloupe_selector* selector, int32_
    kvloupe_selector_select, _alive, _reset or _destroy on the selector. */
 KVLOUPE_API int kvloupe_selector_row(const kvloupe_selector* selector, int64_t row,
                                      const int32_t** positions, int64_t* count);
+
+/* The masks of a block method. Keys stand in blocks of `block_size` from position 0 on, and queries in query blocks likewise: query
+   block i of the chunk is block past / block_size + i of the text. Set `size` to sizeof(kvloupe_blocks). */
+typedef struct kvloupe_blocks {
+  uint32_t size;
+  int32_t num_q_heads;
+  int64_t block_size, past, num_query_blocks, num_key_blocks;
+  const uint8_t* kept;   /* [num_q_heads][num_query_blocks][num_key_blocks] 1: kept; NULL where the
+                              cell is dense, then the numbers before are 0 */
+  const uint8_t* forced; /* likewise, 1: by rule */
+  const uint8_t* abstains; /* [num_query_blocks] 1: without a vote in a union; NULL: all have one */
+} kvloupe_blocks;
+
+/* What the last chunk's query blocks keep, each query head its own. With lowering=native they attend to that, keys after a query
+   and outside of its window left out, and a row has the past keys that some query block of the head keeps. With another lowering
+   the rows are what is attended to. Valid as long as a row. */
+KVLOUPE_API int kvloupe_selector_blocks(const kvloupe_selector* selector, kvloupe_blocks* blocks);
 
 /* Why the last chunk attends to all of its candidates: "empty_past", "fits_budget" or "method_rule"; NULL where the method
    chose, and in a child that fork() made. */

@@ -159,7 +159,8 @@ Session::Session(const Session& other)
       reads_values_(other.reads_values_),
       order_(other.order_),
       dense_reason_(other.dense_reason_),
-      rows_(other.rows_) {
+      rows_(other.rows_),
+      blocks_(other.blocks_) {
   if (other.broken_)
     throw usage_error("the selector cannot be copied", "a chunk before failed half way",
                       "reset it");
@@ -174,6 +175,7 @@ void Session::start() {
   broken_ = false;
   dense_reason_.reset();
   rows_.clear();
+  blocks_.reset();
 }
 
 void Session::reset(std::int64_t past, std::int64_t chunk) {
@@ -233,6 +235,7 @@ void Session::select(const kvloupe_chunk& chunk) {
   selector_->evict(cell);
   order_.note(chunk.layer, here);
   dense_reason_ = selection.dense_reason;
+  blocks_ = std::move(selection.blocks);
   for (trace::SelectedRow& row : selection.rows) rows_.push_back(std::move(row.positions));
   broken_ = false;
 }
@@ -318,14 +321,28 @@ std::int64_t Session::num_rows() const {
   return shape_.num_kv_heads;
 }
 
-const std::vector<std::int32_t>& Session::row(std::int64_t index) const {
+void Session::check_selected(const char* what) const {
   if (rows_.empty())
-    throw usage_error("there are no rows", "no chunk was selected for", "select for a chunk first");
+    throw usage_error(fmt::format("there are no {}", what), "no chunk was selected for",
+                      "select for a chunk first");
+}
+
+const std::vector<std::int32_t>& Session::row(std::int64_t index) const {
+  check_selected("rows");
   if (index < 0 || index >= static_cast<std::int64_t>(rows_.size()))
     throw usage_error(fmt::format("there is no row {}", index),
                       fmt::format("there are {}, numbered from 0", rows_.size()),
                       "give one of them");
   return rows_[static_cast<std::size_t>(index)];
+}
+
+const trace::BlockMasks* Session::blocks() const {
+  if (spec_.traits().granularity != trace::Granularity::Block)
+    throw usage_error(fmt::format("{} has no blocks", spec_.id()),
+                      "its query blocks keep no blocks of keys each for itself",
+                      "ask for the rows of a chunk");
+  check_selected("blocks");
+  return blocks_ ? &*blocks_ : nullptr;
 }
 
 const char* Session::dense_reason() const {

@@ -34,11 +34,15 @@ class Session {
   std::int64_t num_rows() const;
   // Of the last select() or show_alive(); throws Error{Usage} where there was none, or not that row.
   const std::vector<std::int32_t>& row(std::int64_t index) const;
+  // Of the last select(), of a block method; null where the cell is dense. Throws Error{Usage} as row(), and
+  // for other methods.
+  const trace::BlockMasks* blocks() const;
   // Of the last select(); null where the method chose.
   const char* dense_reason() const;
 
  private:
   void check_layer(int layer) const;
+  void check_selected(const char* what) const;
   void check_sources(int layer) const;
   // The cell, its values checked; it reads the caller's memory where it can.
   selection::Cell cell_of(const kvloupe_chunk& chunk, std::int64_t length) const;
@@ -60,6 +64,7 @@ class Session {
   bool broken_ = false;
   std::optional<trace::DenseReason> dense_reason_;
   std::vector<std::vector<std::int32_t>> rows_;
+  std::optional<trace::BlockMasks> blocks_;
 };
 
 }  // namespace kvloupe::c_api

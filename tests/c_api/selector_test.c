@@ -157,6 +157,39 @@ static void evicts_and_says_what_is_alive(void) {
 }
 
 /* The same numbers in bfloat16 (all of them are exact in it), token by token instead of head by head. */
+/* Block 0 holds key 5 and has the largest mean; with alpha=1 nothing beside it is kept but the query block itself. */
+static void says_which_blocks_each_query_block_keeps(void) {
+  kvloupe_selector *selector = make("flash_prefill:block_size=8,sink_blocks=1,window_blocks=1,alpha=1");
+  kvloupe_blocks blocks = {.size = sizeof blocks};
+  REFUSED(kvloupe_selector_blocks(selector, &blocks), KVLOUPE_ERROR_USAGE, "no chunk was selected for");
+  for (int past = 0; past < kTokens; past += kChunk) {
+    const kvloupe_chunk chunk = chunk_of(0, past, kChunk);
+    CHECK(kvloupe_selector_select(selector, &chunk) == KVLOUPE_OK);
+    blocks.num_key_blocks = 77;
+    CHECK(kvloupe_selector_blocks(selector, &blocks) == KVLOUPE_OK);
+    CHECK(past == 0 ? blocks.kept == NULL && blocks.forced == NULL && blocks.num_key_blocks == 0 : blocks.kept != NULL);
+  }
+  CHECK(blocks.size == sizeof blocks && blocks.block_size == 8 && blocks.past == 48 && blocks.num_q_heads == kQHeads);
+  CHECK(blocks.num_query_blocks == 2 && blocks.num_key_blocks == 8 && blocks.abstains == NULL);
+  for (int row = 0; row < 2 * kQHeads; row++)
+    for (int key = 0; key < 8; key++) {
+      const int own = 6 + row % 2;
+      CHECK(blocks.kept[row * 8 + key] == (key == 0 || key == own));
+      CHECK(blocks.forced[row * 8 + key] <= blocks.kept[row * 8 + key]);
+    }
+  const int32_t first[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  CHECK(row_is(selector, kQHeads - 1, 8, first));
+  blocks.size = 8;
+  REFUSED(kvloupe_selector_blocks(selector, &blocks), KVLOUPE_ERROR_USAGE, "not that of kvloupe_blocks");
+  REFUSED(kvloupe_selector_blocks(selector, NULL), KVLOUPE_ERROR_USAGE, "is NULL");
+  REFUSED(kvloupe_selector_blocks(NULL, &blocks), KVLOUPE_ERROR_USAGE, "its selector is NULL");
+  kvloupe_selector_destroy(selector);
+  selector = make("oracle:budget_tokens=2");
+  blocks.size = sizeof blocks;
+  REFUSED(kvloupe_selector_blocks(selector, &blocks), KVLOUPE_ERROR_USAGE, "oracle has no blocks");
+  kvloupe_selector_destroy(selector);
+}
+
 static void other_layouts_give_the_same(void) {
   static uint16_t tokens[kTokens][kKvHeads][kDim];
   for (int t = 0; t < kTokens; t++)
@@ -274,6 +307,7 @@ int main(int count, char **arguments) {
   says_what_a_spec_says();
   refuses_a_type_of_layer_that_is_none();
   evicts_and_says_what_is_alive();
+  says_which_blocks_each_query_block_keeps();
   other_layouts_give_the_same();
   refuses_what_is_no_selector();
   refuses_chunks_that_cannot_be();

@@ -4,13 +4,14 @@ import torch
 from .softmax import exact_products, probabilities
 
 
-def attend_chunk(q, k, v, form, begin, kept, chooses_own=False):
+def attend_chunk(q, k, v, form, begin, kept, chooses_own=False, blocks=None):
     """[m, q heads, D], fp32: the chunk's queries attend to the keys kept before it and to the chunk, causally.
 
     q              [q heads, m, D] of the chunk at `begin`
     k, v           [KV heads, n, D] of positions 0 on, the chunk's among them
     kept           for each row, which is one or several query heads, its positions; None: all
     chooses_own    the positions choose among the chunk's keys, too; each query sees its own in any case
+    blocks         Blocks: of those positions and of the chunk's keys each query block sees its own blocks alone. A row is one query head
     """
     own = torch.arange(begin, begin + q.shape[1], device=q.device)
     if kept is None:
@@ -25,6 +26,8 @@ def attend_chunk(q, k, v, form, begin, kept, chooses_own=False):
         for row, past in enumerate(kept):
             heads, kv_head = slice(row * width, (row + 1) * width), row * width // group
             at, seen = _keys_of(past, own, form.window, chooses_own)
+            if blocks is not None:
+                seen &= torch.from_numpy(blocks.seen(row, own.cpu(), at.cpu())).to(q.device)
             logits = form.scale * (q[heads].float() @ k[kv_head, at].float().T)
             p = probabilities(logits, form, seen, None if sinks is None else sinks[heads])
             parts.append(p @ v[kv_head, at].float())

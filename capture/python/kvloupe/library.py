@@ -26,6 +26,11 @@ class Array(ctypes.Structure):
                 ("reserved", ctypes.c_int32)]
 
 
+class BlockMasks(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("num_q_heads", ctypes.c_int32), ("block_size", ctypes.c_int64), ("past", ctypes.c_int64),
+                ("num_query_blocks", ctypes.c_int64), ("num_key_blocks", ctypes.c_int64), ("kept", ctypes.c_void_p), ("forced", ctypes.c_void_p), ("abstains", ctypes.c_void_p)]
+
+
 class Chunk(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("layer", ctypes.c_int32), ("past", ctypes.c_int64), ("phase", ctypes.c_int32),
                 ("ends_prefill", ctypes.c_int32), ("q", Array), ("k", Array), ("v", Array), ("probe_q", Array),
@@ -73,6 +78,7 @@ def _load(file):
             ("selector_alive", ctypes.c_int, [selector, ctypes.c_int32]),
             ("selector_layout", ctypes.c_int, [selector, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(number), ctypes.POINTER(number)]),
             ("selector_row", ctypes.c_int, [selector, number, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)), ctypes.POINTER(number)]),
+            ("selector_blocks", ctypes.c_int, [selector, ctypes.POINTER(BlockMasks)]),
             ("selector_dense_reason", ctypes.c_char_p, [selector]),
             ("selector_reset", ctypes.c_int, [selector, number, number])):
         try:

@@ -5,9 +5,10 @@ import threading
 
 import numpy as np
 
+from .blocks import Blocks
 from .borrowed import borrow
 from .errors import KvloupeError
-from .library import Chunk, Model, check, library
+from .library import BlockMasks, Chunk, Model, check, library
 from .spec_facts import check_spec
 
 PHASES = {"prefill": 0, "decode": 1}
@@ -97,6 +98,20 @@ class Selector:
             check(self._library, self._library.kvloupe_selector_alive(handle, _whole(layer, "layer")))
             return self._rows(handle)
 
+    def blocks(self):
+        """Of block methods: which blocks the last chunk's query blocks keep, each query head its own (kvloupe.blocks.Blocks); None where
+        the chunk attends to all of its candidates. With lowering=native they attend to these blocks, less keys after a query and
+        outside of its window; with another lowering to the rows."""
+        masks = BlockMasks(size=ctypes.sizeof(BlockMasks))
+        with self._open() as handle:
+            check(self._library, self._library.kvloupe_selector_blocks(handle, ctypes.byref(masks)))
+            if masks.kept is None:
+                return None
+            shape = masks.num_q_heads, masks.num_query_blocks, masks.num_key_blocks
+            kept, forced = (_copied(at, shape) for at in (masks.kept, masks.forced))
+            abstains = _copied(masks.abstains, shape[1:2]) if masks.abstains else np.zeros(shape[1], bool)
+        return Blocks(masks.block_size, masks.past, kept, forced, abstains)
+
     @property
     def dense_reason(self):
         """Why the last chunk attends to all of its candidates: "empty_past", "fits_budget" or "method_rule"; None where the method chose."""
@@ -170,6 +185,11 @@ class _Held:
 
     def __exit__(self, *_):
         self.selector._lock.release()
+
+
+def _copied(address, shape):
+    """bool, of the bytes that stand there."""
+    return np.frombuffer(ctypes.string_at(address, int(np.prod(shape))), np.uint8).reshape(shape) != 0
 
 
 def _whole(value, name, bits=31):

@@ -17,6 +17,7 @@ class Kept:
     rows: list  # of positions, ascending
     flag: int = 0  # 0, or why all candidates are kept: DENSE_FALLBACK, DENSE_BY_RULE
     alive: list = None  # after the chunk, by row, of a method that evicts
+    blocks: object = None  # of a block method that chose: Blocks
     lane_counts: object = None  # of a method that leaves out channels: rows that used each, [q heads, D]
 
 
@@ -39,10 +40,12 @@ class OfSpec:
         self.reassigns = facts["reassigns_positions"]  # where the kept keys stand
         self.turns_back = "gate" in facts["parameters"]  # queries and keys, to what they were before the rotary embedding
         self.chooses_own = facts["budget_scope"] == "all"
+        self.reads_masks = facts["lowering"] == "native"  # each query block attends to blocks of its own
         self._evicts = facts["state_action"] == "eviction"
         self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, facts["granularity"],
-                                facts["state_action"], facts["budget_scope"], "dense" if facts["dense_in_decode"] else "",
-                                model.head_dim if self.lanes else 0)
+                                facts["state_action"], facts["budget_scope"], "dense" if facts["dense_in_decode"] else None,
+                                facts["block_size"], facts["lowering"], facts["block_tables"] if facts["block_size"] else None,
+                                num_lanes=model.head_dim if self.lanes else 0)
 
     def reset(self):
         self._selector.reset()
@@ -56,12 +59,12 @@ class OfSpec:
         if reason is None and self.lanes and not self._evicts:
             reason = "method_rule"  # as a run stores it: no key is left out
         flag = 0 if reason is None else DENSE_BY_RULE if reason == "method_rule" else DENSE_FALLBACK
-        return Kept(rows, flag, self._selector.alive(layer) if self._evicts else None)
+        return Kept(rows, flag, self._selector.alive(layer) if self._evicts else None, self._selector.blocks() if self.header.block_size else None)
 
 
 class OfFunction:
     """select(layer, chunk, q, k, v), as Trace.add_run takes it."""
-    chooses_own = reassigns = turns_back = False
+    chooses_own = reassigns = turns_back = reads_masks = False
     lanes = None
 
     def __init__(self, select, axis, budget, model, forms):
@@ -111,8 +114,6 @@ def _check_runs(facts):
         raise _refused(id, "its basis is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
     if facts["needs_probe"]:
         raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")
-    if facts["native_masks"]:
-        raise _refused(id, "each block of its queries reads other keys (lowering=native)", "give lowering=union, or lowering=budget with a budget")
 
 
 def _refused(id, why, what_to_do):

@@ -152,7 +152,7 @@ class SparseRun:
             kept, *attended = self._as_attended(layer, kept, piece.begin, q[:, rows], k[:, : piece.end])
             cells.append((kept, piece.end))
             outputs.append(attend_chunk(*attended, v[:, : piece.end], self._forms[layer], piece.begin, None if kept.flag else kept.rows,
-                                        self._method.chooses_own))
+                                        self._method.chooses_own, kept.blocks if self._method.reads_masks else None))
         self.cells[layer] = cells
         return torch.cat(outputs)
 

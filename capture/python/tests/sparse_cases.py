@@ -16,12 +16,11 @@ from .support import MODELS, generate, load_model, load_tokenizer, program, scra
 STEPS = 4
 # What they do beside choosing keys is refused.
 REFUSED = ("infinipot",)
-NATIVE = ("flash_prefill", "xattention", "flex_prefill", "seer_attention", "minference")
-CELLS = ("offsets", "positions", "flags", "evict_chunk", "lane_counts")
+CELLS = ("offsets", "positions", "flags", "evict_chunk", "lane_counts", "block_mask", "block_forced", "block_abstains", "table_indptr", "table_indices")
 
 
 def is_refused(spec):
-    return any(word in spec for word in REFUSED) or (spec.split(":")[0] in NATIVE and "lowering=" not in spec)
+    return any(word in spec for word in REFUSED)
 
 
 class ClosedLoop:
@@ -76,6 +75,8 @@ def attend_plainly(path, model, ids):
     with kvloupe.open(path) as trace:
         run, heads = trace.runs[0], trace.model["num_q_heads"]
         masks = {layer: plain_mask(trace, run, layer, heads, ids.shape[1]) for layer in run.layers}
+        for layer in masks:
+            hide_blocks(path, trace.chunks, layer, masks[layer][0])
 
     def attention(module, query, key, value, mask, **arguments):
         return own(module, query, key, value, masks[module.layer_idx], **arguments)
@@ -95,3 +96,34 @@ def plain_mask(trace, run, layer, heads, count):
                     if key == at or (key in kept if run.budget_scope == "all" else key >= chunk.begin or key in kept):
                         mask[head, at, key] = 0
     return torch.from_numpy(mask)[None]
+
+
+def native_blocks(path, layer):
+    """{chunk: {(q head, query block of the text): its key blocks}} of a run whose masks are what is attended to, else {}: bit by bit, as
+    FORMAT.md says."""
+    with h5py.File(path, "r", locking=False) as file:
+        run, chunks = file["runs/0"], zip(file["chunks/begin"][:].tolist(), file["chunks/length"][:].tolist())
+        if run.attrs.get("lowering") != "native":
+            return {}
+        stored, size, heads, at, kept = run[f"layers/{layer}/block_mask"][:].tolist(), int(run.attrs["block_size"]), int(file["model"].attrs["num_q_heads"]), 0, {}
+    for chunk, (begin, length) in enumerate(chunks):
+        blocks = math.ceil((begin + length) / size)
+        for head in range(heads):
+            for own in range(begin // size, blocks):
+                row = stored[at : at + math.ceil(blocks / 8)]
+                kept.setdefault(chunk, {})[head, own] = {block for block in range(blocks) if row[block // 8] >> block % 8 & 1}
+                at += len(row)
+    assert at == len(stored)
+    return kept
+
+
+def hide_blocks(path, chunks, layer, mask):
+    """Hides what a query block does not attend to, key by key."""
+    with h5py.File(path, "r", locking=False) as file:
+        size = int(file["runs/0"].attrs.get("block_size", 0))
+    for chunk, kept in native_blocks(path, layer).items():
+        for (head, own), blocks in kept.items():
+            for query in range(max(chunks[chunk].begin, own * size), min(chunks[chunk].end, (own + 1) * size, mask.shape[1])):
+                for key in range(query + 1):
+                    if key // size not in blocks:
+                        mask[head, query, key] = -math.inf

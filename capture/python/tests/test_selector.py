@@ -1,13 +1,16 @@
 """kvloupe.Selector keeps what the program keeps, of the same numbers."""
+import shutil
 import unittest
 
+import h5py
 import numpy as np
 import torch
 
 import kvloupe
+from kvloupe.spec_facts import spec_facts
 
 from .selector_cases import BY_BASIS, FREE, Stored, by_program, captured, phase_of, with_files
-from .support import program_json
+from .support import program, program_json, scratch
 
 
 class SameAsTheProgram(unittest.TestCase):
@@ -65,6 +68,47 @@ class SameAsTheProgram(unittest.TestCase):
         for spec in ("quoka:budget_tokens=24", "h2o:budget_tokens=24", "tidal_decode:budget_tokens=24,first_layer=1,correction_layer=2"):
             for change in (lambda array: array, torch.from_numpy, apart, lambda array: torch.from_numpy(array).requires_grad_()):
                 self.compare(path, spec, stored, order, change)
+
+    def test_blocks_are_what_a_run_stores(self):
+        path, chose = captured("qwen3", "f32"), set()
+        stored = Stored(path)
+        for spec in FREE + with_files():
+            with stored.selector(spec) as selector, self.subTest(spec=spec):
+                facts = spec_facts(selector.spec)
+                if facts["block_size"] is None:
+                    selector.select(0, **stored.inputs(0, 0))
+                    with self.assertRaisesRegex(kvloupe.KvloupeError, "has no blocks"):
+                        selector.blocks()
+                    continue
+                scratch("selector-blocks.h5.runs.h5").unlink(missing_ok=True)
+                shutil.copy(path, scratch("selector-blocks.h5"))
+                program("select", scratch("selector-blocks.h5"), "--method", spec, "--save", "--threads", 1)
+                with h5py.File(scratch("selector-blocks.h5.runs.h5"), "r", locking=False) as file:
+                    run = file["runs/0"]
+                    want = {layer: {name: run[f"layers/{layer}/{name}"][:] for name in ("block_mask", "block_forced", "block_abstains")} for layer in stored.layers}
+                    self.assertEqual((run.attrs["block_size"], run.attrs["lowering"]), (facts["block_size"], facts["lowering"]))
+                for layer in stored.layers:
+                    chose |= self.compare_blocks(selector, stored, layer, want[layer], spec)
+        self.assertEqual(chose, {"flash_prefill", "xattention", "flex_prefill", "compact_attention", "seer_attention", "minference"})
+
+    def compare_blocks(self, selector, stored, layer, want, spec):
+        masks, votes, chose = 0, 0, set()
+        for index, chunk in enumerate(stored.chunks):
+            selector.select(layer, **stored.inputs(layer, index))
+            blocks, (heads, size) = selector.blocks(), (stored.model["num_q_heads"], spec_facts(spec)["block_size"])
+            total, queries = -(-chunk.end // size), -(-chunk.end // size) - chunk.begin // size
+            count = heads * queries * -(-total // 8)
+            self.assertEqual(blocks is None, selector.dense_reason is not None)
+            if blocks is not None:
+                self.assertEqual((blocks.size, blocks.past, blocks.kept.shape), (size, chunk.begin, (heads, queries, total)))
+                for ours, name in ((blocks.kept, "block_mask"), (blocks.forced, "block_forced")):
+                    stored_bits = np.unpackbits(want[name][masks : masks + count].reshape(heads, queries, -1), axis=-1, bitorder="little")[..., :total]
+                    np.testing.assert_array_equal(ours, stored_bits, f"{spec}, layer {layer}, chunk {index}, {name}")
+                np.testing.assert_array_equal(blocks.abstains, want["block_abstains"][votes : votes + queries])
+                chose.add(spec.split(":")[0])
+            masks, votes = masks + count, votes + queries
+        self.assertEqual(masks, len(want["block_mask"]))
+        return chose
 
     def test_a_method_without_a_memory_may_begin_anywhere(self):
         path = captured("qwen3", "f32")

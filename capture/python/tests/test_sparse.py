@@ -28,7 +28,8 @@ class SameAsTheProgram(unittest.TestCase):
             self.assertEqual(cells[layer].keys(), arrays.keys())
             for name, array in arrays.items():
                 np.testing.assert_array_equal(cells[layer][name], array, f"{spec}, layer {layer}, {name}")
-        for name in ("method", "mode", "row_axis", "q_heads_per_row", "granularity", "state_action", "budget_scope", "decode"):
+        for name in ("method", "mode", "row_axis", "q_heads_per_row", "granularity", "state_action", "budget_scope", "decode", "block_size", "lowering",
+                     "block_tables"):
             self.assertEqual(about.get(name), theirs.about.get(name), (spec, name))
         losses = losses_of(logits_of(family, spec, theirs.ids), theirs.ids)
         np.testing.assert_allclose(losses, theirs.losses, atol=1e-4)
@@ -96,7 +97,8 @@ class AgainstTransformers(unittest.TestCase):
     def test_a_plain_mask_gives_the_same(self):
         for family, spec in (("qwen3", "sparq:budget_tokens=24"), ("qwen3", "oracle:budget_tokens=24,budget_scope=all"), ("qwen3", "keydiff:budget_tokens=24"),
                              ("gemma3_text", "tova:budget_tokens=8"), ("gpt_oss", "quest:budget_tokens=8,page_size=4,skip_layers=0"),
-                             ("gemma3_text", "xattention:block_size=8,stride=4,lowering=union,tau=0.6")):
+                             ("gemma3_text", "xattention:block_size=8,stride=4,lowering=union,tau=0.6"), ("gemma3_text", "xattention:block_size=8,stride=4,tau=0.6"),
+                             ("qwen3", "flash_prefill:block_size=16,sink_blocks=1,window_blocks=1,alpha=0.3"), ("gpt_oss", "flex_prefill:block_size=16,min_budget=16,gamma=0.6")):
             with self.subTest(family=family, spec=spec):
                 ids = text()[:, :110] % load_model(family).config.vocab_size
                 path, _ = recorded(family, spec, ids, 1)
@@ -196,7 +198,7 @@ class Refusals(unittest.TestCase):
 
     def test_methods_that_do_more_than_choose_keys(self):
         for method, sentence in (("aqua:basis=absent.h5", "absent.h5"), ("static_slicing", "give basis=PATH"), ("aqua_h2o:dim_ratio=0.5,basis=auto", "give basis=PATH"), ("aqua:basis=self", "whole text"), ("infinipot:budget_tokens=8", "a text that the model reads"),
-                                 ("streaming_llm:budget_tokens=8,positions=reassigned", "how this model turns its keys"), ("xattention", "give lowering=union"),
+                                 ("streaming_llm:budget_tokens=8,positions=reassigned", "how this model turns its keys"),
                                  ("nothing:budget_tokens=8", "nothing"), ("quoka:budget_tokens=0", "budget"), ("loki:budget_tokens=8,basis=absent.h5", "absent.h5")):
             self.refuse(sentence, method=method)
 

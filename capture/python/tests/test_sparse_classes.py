@@ -11,7 +11,7 @@ from .class_table_models import CONFIGS, build, tokens
 from .class_table_rows import REFUSED
 from .file_cases import specs_with_files
 from .selector_cases import FREE, by_program
-from .sparse_cases import attend_plainly, is_refused
+from .sparse_cases import attend_plainly, is_refused, native_blocks
 from .support import generate, program_json, scratch
 
 # One that transformers runs by an attention of another file, which the plain mask does not reach.
@@ -83,6 +83,9 @@ class Classes(unittest.TestCase):
                     if reason is None:
                         self.assertEqual(trace.runs[0].selected(layer, chunk, row).tolist(), kept, (layer, chunk, row))
                         leaves_out |= trace.chunks[chunk].phase == "prefill" and len([key for key in kept if key < trace.chunks[chunk].begin]) < trace.chunks[chunk].begin
+            for layer in trace.layers:
+                for chunk, kept in native_blocks(path, layer).items():
+                    leaves_out |= trace.chunks[chunk].phase == "prefill" and any(blocks != set(range(own + 1)) for (_, own), blocks in kept.items())
         self.assertEqual(chosen > 0, spec != "dense")
         return leaves_out
 

@@ -2,6 +2,7 @@
 #include "core/selection/spec/method.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/selection/spec/lowering.h"
 #include "core/selection/spec/method_list.h"
 
 #include <fmt/format.h>
@@ -107,12 +108,10 @@ trace::RunInfo describe_run(const MethodSpec& spec, const ModelShape& shape) {
   run.state_action = traits.state_action;
   run.budget_scope = spec.scope();
   run.decode_dense = !traits.acts_in_decode;
-  if (run.granularity == trace::Granularity::Block) {
+  if (const auto lowering = lowering_of(spec)) {
     run.block_size = static_cast<int>(traits.page_size);
     run.block_tables = traits.block_tables;
-    run.lowering = spec.native_lowering() ? trace::Lowering::Native
-                   : spec.has_budget()    ? trace::Lowering::Budget
-                                          : trace::Lowering::Union;
+    run.lowering = *lowering;
   }
   return run;
 }
