@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/c_api/arrays.h"
 #include "core/selection/lanes/basis.h"
+#include "core/selection/lanes/key_copies.h"
 #include "core/selection/remembers.h"
 
 #include <ATen/ATen.h>
@@ -176,6 +177,7 @@ void Session::start() {
   dense_reason_.reset();
   rows_.clear();
   blocks_.reset();
+  copies_.clear();
 }
 
 void Session::reset(std::int64_t past, std::int64_t chunk) {
@@ -240,7 +242,7 @@ void Session::select(const kvloupe_chunk& chunk) {
   broken_ = false;
 }
 
-selection::Cell Session::cell_of(const kvloupe_chunk& chunk, std::int64_t length) const {
+selection::Cell Session::cell_of(const kvloupe_chunk& chunk, std::int64_t length) {
   selection::Cell cell;
   cell.layer = chunk.layer;
   cell.chunk = static_cast<int>(std::min(order_.next_chunk(chunk.layer), kMostTokens));
@@ -270,7 +272,14 @@ selection::Cell Session::cell_of(const kvloupe_chunk& chunk, std::int64_t length
     if (reads_values_) cell.v = v;
   }
   if (spec_.traits().needs_probe) add_probe(chunk, cell);
+  cell.copies = copies_of(chunk.layer);
   return cell;
+}
+
+const std::shared_ptr<selection::KeyCopies>& Session::copies_of(int layer) {
+  auto& copies = copies_[layer];
+  if (!copies) copies = std::make_shared<selection::KeyCopies>();
+  return copies;
 }
 
 void Session::add_probe(const kvloupe_chunk& chunk, selection::Cell& cell) const {

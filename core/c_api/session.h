@@ -7,6 +7,7 @@
 #include "core/selection/selector.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,7 +46,8 @@ class Session {
   void check_selected(const char* what) const;
   void check_sources(int layer) const;
   // The cell, its values checked; it reads the caller's memory where it can.
-  selection::Cell cell_of(const kvloupe_chunk& chunk, std::int64_t length) const;
+  selection::Cell cell_of(const kvloupe_chunk& chunk, std::int64_t length);
+  const std::shared_ptr<selection::KeyCopies>& copies_of(int layer);
   void add_probe(const kvloupe_chunk& chunk, selection::Cell& cell) const;
   void start();
 
@@ -60,6 +62,8 @@ class Session {
 
   std::unique_ptr<selection::Selector> selector_;
   ChunkOrder order_;
+  // By layer; a copied session makes its own, since its text may go on otherwise.
+  std::map<int, std::shared_ptr<selection::KeyCopies>> copies_;
   // A chunk failed half way, so that nobody knows what the selector has seen.
   bool broken_ = false;
   std::optional<trace::DenseReason> dense_reason_;

@@ -31,16 +31,22 @@ def borrow(given, name):
     return _of_numpy(given, name) if isinstance(given, np.ndarray) else _of_dlpack(given, name)
 
 
+# In the byte order of this computer.
+_KINDS = {np.dtype("float32"): FLOAT32, np.dtype("float16"): FLOAT16}
+
+
 def _of_numpy(given, name):
-    kinds = {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}  # the last is of the package ml_dtypes
-    if given.dtype.name not in kinds or not given.dtype.isnative:
-        raise _refused(name, f"its numbers are {given.dtype.str if given.dtype.kind in 'fiub' else given.dtype}", f"give {TYPES}")
+    kind = _KINDS.get(given.dtype)
+    if kind is None:
+        if given.dtype.name != "bfloat16":  # of the package ml_dtypes
+            raise _refused(name, f"its numbers are {given.dtype.str if given.dtype.kind in 'fiub' else given.dtype}", f"give {TYPES}")
+        kind = BFLOAT16
     if given.ndim != 3:
         raise _refused(name, f"its shape is {given.shape}", "give three axes: heads, tokens, head_dim")
-    strides = [step // given.itemsize for step in given.strides]
-    if any(step % given.itemsize for step in given.strides):
+    (first, second, third), size = given.strides, given.itemsize
+    if first % size or second % size or third % size:
         raise _refused(name, "its numbers do not lie at multiples of their size", "pass a contiguous copy")
-    return _array(given.ctypes.data, given.shape, strides, kinds[given.dtype.name]), given
+    return _array(given.__array_interface__["data"][0], given.shape, (first // size, second // size, third // size), kind), given
 
 
 def _of_dlpack(given, name):
@@ -79,4 +85,4 @@ def _capsule_of(given):
 
 
 def _array(address, shape, strides, kind):
-    return Array(address or None, (ctypes.c_int64 * 3)(*shape), (ctypes.c_int64 * 3)(*strides), kind, 0)
+    return Array(address or None, tuple(shape), tuple(strides), kind, 0)

@@ -160,13 +160,10 @@ class Selector:
         return _Held(self)
 
     def _rows(self, handle):
-        positions, count, rows = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_int64(), []
+        address, count, rows = ctypes.c_void_p(), ctypes.c_int64(), []
         for row in range(self.num_rows):
-            check(self._library, self._library.kvloupe_selector_row(handle, row, ctypes.byref(positions), ctypes.byref(count)))
-            kept = np.empty(count.value, np.int32)
-            if count.value:
-                ctypes.memmove(kept.ctypes.data, positions, kept.nbytes)
-            rows.append(kept)
+            check(self._library, self._library.kvloupe_selector_row(handle, row, ctypes.byref(address), ctypes.byref(count)))
+            rows.append(np.frombuffer(ctypes.string_at(address, 4 * count.value), np.int32).copy() if count.value else np.empty(0, np.int32))
         return rows
 
 

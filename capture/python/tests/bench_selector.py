@@ -1,0 +1,84 @@
+"""What a selector costs in Python beside the program itself: one chunk of 128 tokens after 4,096 keys, in turns. A script, no test:
+
+    python -m tests.bench_selector        in capture/python; --help lists the sizes
+
+Both select of the same random arrays, on one thread, once what the chunk's choice rests on has been selected before it. The program's time is
+`select` of `kvloupe latency`.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import kvloupe
+from kvloupe.spec_facts import spec_facts
+
+CHUNK, HEADS, KV_HEADS, DIM = 128, 9, 3, 64
+METHODS = ("quoka:budget_tokens=1024", "uniform_queries:budget_tokens=1024", "oracle:budget_tokens=1024", "sparq:budget_tokens=1024", "quest:budget_tokens=1024,skip_layers=0",
+           "snapkv:budget_tokens=1024", "tova:budget_tokens=1024", "xattention", "flash_prefill", "compact_attention")
+
+
+def main():
+    options = parse()
+    tokens = options.past // CHUNK * CHUNK + CHUNK
+    draw = np.random.default_rng(1).standard_normal
+    q, k, v = (draw((heads, tokens, DIM), dtype=np.float32) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    with tempfile.TemporaryDirectory(prefix="kvloupe-bench-") as folder:
+        path = pathlib.Path(folder) / "t.h5"
+        for name, array in (("q", q), ("k", k), ("v", v)):
+            np.save(pathlib.Path(folder) / f"{name}.npy", array[None])
+        program("import", "--q", f"{folder}/q.npy", "--k", f"{folder}/k.npy", "--v", f"{folder}/v.npy", "--chunk-size", CHUNK, "-o", path)
+        print(f"{'method':45} {'program ms':>10} {'Python ms':>10}  ratio")
+        for spec in options.methods or METHODS:
+            ours, theirs = [], []
+            with selector_for(spec) as selector:
+                for _ in range(options.rounds):
+                    report = json.loads(program("latency", path, "--method", spec, "--threads", 1, "--repetitions", 5, "--json"))
+                    theirs.append(report["rows"][0]["parts"]["select"])
+                    ours.append(statistics.median(time_last_chunk(selector, spec, q, k, v, tokens) for _ in range(5)))
+            mine, program_ms = statistics.median(ours), statistics.median(theirs)
+            print(f"{spec:45} {program_ms:10.3f} {mine:10.3f}  {mine / program_ms:5.2f}", flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--past", type=int, default=4096, help="keys before the chunk, default 4096")
+    parser.add_argument("--rounds", type=int, default=5, help="default 5")
+    parser.add_argument("methods", nargs="*", help="method SPECs")
+    return parser.parse_args()
+
+
+def program(*arguments):
+    done = subprocess.run([os.environ["KVLOUPE_PROGRAM"], *map(str, arguments)], capture_output=True, text=True, check=False,
+                          env={**os.environ, "KVLOUPE_PYTHON": sys.executable})
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def selector_for(spec):
+    return kvloupe.Selector(spec, layers=1, q_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, threads=1)
+
+
+def time_last_chunk(selector, spec, q, k, v, tokens):
+    """In milliseconds."""
+    # Two chunks before it: what is kept of the keys has got its room by then, as in the program.
+    first = 0 if spec_facts(spec)["state_action"] == "eviction" else tokens - 3 * CHUNK
+    selector.reset(past=first, chunk=first // CHUNK)
+    for past in range(first, tokens, CHUNK):
+        given = q[:, past : past + CHUNK], k[:, : past + CHUNK], v[:, : past + CHUNK], past
+        if past + CHUNK == tokens:
+            begin = time.perf_counter()
+        selector.select(0, *given, ends_prefill=past + CHUNK == tokens)
+    return 1000 * (time.perf_counter() - begin)
+
+
+if __name__ == "__main__":
+    main()
