@@ -1,6 +1,7 @@
 #include "capture/run/forecast.h"
 
 #include "core/base/error.h"
+#include "core/selection/ranking.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -8,7 +9,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <numeric>
+#include <span>
 
 namespace kvloupe::capture {
 namespace {
@@ -94,17 +95,12 @@ trace::TopTokens top_tokens(const at::Tensor& logits) {
   if (!logits.defined()) return top;
   const c10::InferenceMode no_gradients;
   const at::Tensor log_probs = at::log_softmax(logits, 0).to(at::kCPU).contiguous();
-  const float* values = log_probs.const_data_ptr<float>();
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(log_probs.numel()));
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto count = std::min<std::size_t>(ids.size(), trace::kTopTokens);
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
-                    [&](std::int32_t a, std::int32_t b) {
-                      return values[a] != values[b] ? values[a] > values[b] : a < b;
-                    });
-  for (std::size_t i = 0; i < count; ++i) {
+  const std::span values(log_probs.const_data_ptr<float>(),
+                         static_cast<std::size_t>(log_probs.numel()));
+  const std::vector<std::int32_t> ids = selection::ranked(values, trace::kTopTokens);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
     top.ids[i] = ids[i];
-    top.log_probs[i] = std::min(0.0F, values[ids[i]]);
+    top.log_probs[i] = std::min(0.0F, values[static_cast<std::size_t>(ids[i])]);
   }
   return top;
 }

@@ -10,16 +10,6 @@
 namespace kvloupe::replay {
 namespace {
 
-KeyLife::State state_of(const CellRun& run, const ExplainRequest& request,
-                        const std::optional<int>& evicted_after) {
-  using State = KeyLife::State;
-  if (request.key >= run.cell.kv_len()) return State::Unborn;
-  if (request.key >= run.selection.end_of_candidates()) return State::Own;
-  if (request.key < run.selection.first_candidate) return State::Hidden;
-  if (run.keeps(request.row, request.key)) return State::Kept;
-  return evicted_after ? State::Evicted : State::Lost;
-}
-
 // The key's score and the cut of what decided on it.
 void add_score(const std::optional<Decision>& decided, const ExplainRequest& request,
                KeyLife::Chunk& chunk) {
@@ -107,7 +97,8 @@ KeyLife key_life(const session::TraceSession& session, const ExplainRequest& req
     context.cancel.throw_if_cancelled();
     const CellRun run = runs.step(c, {.alternatives = false, .evidence = true, .mass = true});
     KeyLife::Chunk& chunk = life.chunks.emplace_back();
-    chunk.state = state_of(run, request, life.evicted_after);
+    chunk.state = state_of_key(run.selection, run.cell.kv_len(), request.row, request.key,
+                               life.evicted_after.has_value());
     chunk.dense = run.selection.dense_reason.has_value();
     context.report(c + 1, num_chunks, "following the key");
     if (chunk.state != KeyLife::State::Unborn && chunk.state != KeyLife::State::Own) {

@@ -3,6 +3,7 @@
 
 #include "core/replay/explain.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -23,6 +24,9 @@ struct KeyLife {
   std::vector<Chunk> chunks;
   std::optional<int> evicted_after;
 };
+// Of a row of the cell whose chunk ends at `end`. `evicts`: a candidate that the row lacks is gone for good.
+KeyLife::State state_of_key(const trace::CellRecord& cell, std::int64_t end, int row,
+                            std::int32_t key, bool evicts);
 // Throws as replay().
 KeyLife key_life(const session::TraceSession& session, const ExplainRequest& request,
                  const WorkContext& context);
@@ -53,6 +57,17 @@ HeadChoices head_choices(const session::TraceSession& session, const ExplainRequ
 std::vector<HeadChoices> head_choices_of_rows(const session::TraceSession& session,
                                               const ExplainRequest& request,
                                               const WorkContext& context);
+
+inline KeyLife::State state_of_key(const trace::CellRecord& cell, std::int64_t end, int row,
+                                   std::int32_t key, bool evicts) {
+  using State = KeyLife::State;
+  if (key >= end) return State::Unborn;
+  if (key >= cell.end_of_candidates()) return State::Own;
+  if (key < cell.first_candidate) return State::Hidden;
+  const auto& kept = cell.rows[static_cast<std::size_t>(row)].positions;
+  if (std::binary_search(kept.begin(), kept.end(), key)) return State::Kept;
+  return evicts ? State::Evicted : State::Lost;
+}
 
 inline double HeadChoices::merge_loss() const {
   double sum = 0;

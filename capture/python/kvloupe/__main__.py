@@ -22,8 +22,8 @@ def main(given=None):
 
 
 def _with_two_words(given):
-    """`eval merge` is a command of its own: eval takes no other word that is no option."""
-    return ["eval merge", *given[2:]] if given[:2] == ["eval", "merge"] else given
+    """`eval merge` and `eval record` are commands of their own: eval takes no other word that is no option."""
+    return [" ".join(given[:2]), *given[2:]] if given[:2] in (["eval", "merge"], ["eval", "record"]) else given
 
 
 def parser():

@@ -55,6 +55,7 @@ def add_commands(commands):
     evaluate.set_defaults(run=run_eval)
     arguments.add_merge(commands, "eval merge", "join the results of shards, or of runs with other methods or tasks, by their samples",
                         "file", "RESULTS.h5", run_merge)
+    _add_record(commands)
     harness = commands.add_parser("lm_eval", prefix_chars="\0", add_help=False,
                                   help="lm-evaluation-harness's own command, with the model kvloupe and the tasks of this package")
     harness.add_argument("rest", nargs="*", metavar="ARGUMENTS")  # Its options are its own: none of them is read here.
@@ -74,6 +75,19 @@ def add_commands(commands):
     results.set_defaults(run=run_results, form="markdown")
 
 
+def _add_record(commands):
+    record = commands.add_parser("eval record", help="record one sample of results to a trace beside them")
+    record.add_argument("output", metavar="RESULTS.h5")
+    record.add_argument("sample", metavar="ID", help="its id, or how that begins, as `results --samples` and the window say")
+    record.add_argument("--model", metavar="M", help="the model that was evaluated (default: the one of that name that `kvloupe models` lists)")
+    record.add_argument("--include-path", action="append", default=[], metavar="FOLDER", help="a folder of task files (.yaml) of your own; may be repeated")
+    record.add_argument("--device", default="cpu", help="cpu (default) or cuda:N")
+    record.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads (default: all cores)")
+    record.add_argument("--data", metavar="FOLDER", help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
+    record.add_argument("--download", action="store_true", help="tasks may fetch what they need from the network")
+    record.set_defaults(run=run_record)
+
+
 def run_eval(options):
     try:
         options.engine, options.model = engine_of(options.model, options.engine)
@@ -84,6 +98,13 @@ def run_eval(options):
         from .interrupts import end_with_input
         end_with_input()
     _command().run_eval(options)
+
+
+def run_record(options):
+    _prepare(options.download)
+    _command()
+    from .eval.one_sample import run_record as record
+    record(options)
 
 
 def run_harness(options):

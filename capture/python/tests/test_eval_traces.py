@@ -229,7 +229,7 @@ class Asked(unittest.TestCase):
         usage = types.SimpleNamespace(free=1 << 20)
         with mock.patch("kvloupe.eval.traces.failing", all_fail), mock.patch("shutil.disk_usage", lambda _: usage):
             said = evaluate(path, "--tasks", "tiny_text", "--limit", 2, "--method", SPEC, "--trace", "failing", expect=1)
-        self.assertIn("2 traces are not recorded; they take about ", said)
+        self.assertIn("2 traces cannot be recorded; that takes about ", said)
         self.assertEqual(len(read_results(path)[1]), 4)
         self.assertFalse(scratch("room.h5.traces").exists())
 

@@ -15,18 +15,6 @@ namespace {
 
 using replay::KeyLife;
 
-replay::ExplainRequest request_of(const Place& place, const MethodChoice& method,
-                                  std::int32_t position) {
-  replay::ExplainRequest request;
-  request.spec = *method.spec;
-  request.layer = place.layer;
-  request.chunk = place.chunk;
-  request.row = row_of_method(place, method);
-  request.key = position;
-  request.device = place.device;
-  return request;
-}
-
 // Which keys a method decides on is known before it is run.
 std::string why_undecided(const Place& place, const MethodChoice& method, std::int32_t position) {
   const trace::ChunkInfo& chunk = place.chunk_info();
@@ -46,21 +34,23 @@ std::string why_undecided(const Place& place, const MethodChoice& method, std::i
   return {};
 }
 
-KeyLife::State state_of(const replay::ReplayCell& cell, const trace::SelectedRow& row, bool evicts,
-                        std::int32_t position) {
-  using State = KeyLife::State;
-  if (position >= cell.span.end()) return State::Unborn;
-  if (position >= cell.end_of_candidates()) return State::Own;
-  if (position < cell.first_candidate) return State::Hidden;
-  if (std::binary_search(row.positions.begin(), row.positions.end(), position)) return State::Kept;
-  return evicts ? State::Evicted : State::Lost;
-}
-
 }  // namespace
 
 int row_of_method(const Place& place, const MethodChoice& method) {
   const auto layout = selection::row_layout(*method.spec, place.trace->shape());
   return place.q_head / std::max(1, layout.q_heads_per_row);
+}
+
+replay::ExplainRequest request_of(const Place& place, const MethodChoice& method,
+                                  std::int32_t position) {
+  replay::ExplainRequest request;
+  request.spec = *method.spec;
+  request.layer = place.layer;
+  request.chunk = place.chunk;
+  request.row = row_of_method(place, method);
+  request.key = position;
+  request.device = place.device;
+  return request;
 }
 
 std::string why_not_anew(const Place& place, const MethodChoice& method, std::int32_t position) {
@@ -171,7 +161,7 @@ KeyFatesQuestion::Answer KeyFatesQuestion::work(Steps& steps) const {
     for (int row = 0; row < answer.num_rows; ++row) {
       Fate& fate = answer.fates.emplace_back();
       if (cell == nullptr || static_cast<std::size_t>(row) >= cell->rows.size()) continue;
-      fate.state = state_of(*cell, cell->rows[static_cast<std::size_t>(row)], evicts, position);
+      fate.state = replay::state_of_key(*cell, cell->span.end(), row, position, evicts);
       fate.dense = cell->dense_reason.has_value();
       const bool candidate =
           position >= cell->first_candidate && position < cell->end_of_candidates();

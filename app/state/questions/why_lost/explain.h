@@ -15,6 +15,9 @@ class Workspace;
 
 // The row of a known method that speaks for the place's head.
 int row_of_method(const Place& place, const MethodChoice& method);
+// What the engine is asked about a known method there; `position` -1 where it is about no key.
+replay::ExplainRequest request_of(const Place& place, const MethodChoice& method,
+                                  std::int32_t position);
 // Why nothing can be selected anew; empty: it can.
 std::string why_not_anew(const Place& place, const MethodChoice& method, std::int32_t position);
 

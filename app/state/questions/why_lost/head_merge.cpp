@@ -1,6 +1,7 @@
 #include "app/state/questions/why_lost/head_merge.h"
 
 #include "app/state/kept_of_span.h"
+#include "app/state/questions/why_lost/explain.h"
 #include "app/state/questions/why_lost/worst_misses.h"
 #include "app/state/token_text.h"
 #include "app/state/view.h"
@@ -87,10 +88,7 @@ std::string why_no_merge(const MethodChoice& method, const OpenTrace& trace) {
   return fmt::format("{} brings no query heads to one score: it merges none.", method.id());
 }
 
-int HeadMergeQuestion::row() const {
-  return replay::row_of_heads(selection::row_layout(*method.spec, place.trace->shape()),
-                              place.trace->shape(), std::nullopt, place.q_head);
-}
+int HeadMergeQuestion::row() const { return row_of_method(place, method); }
 
 std::string HeadMergeQuestion::title() const {
   return fmt::format("Asking the heads of layer {} one by one", place.layer);
@@ -104,12 +102,7 @@ std::string HeadMergeQuestion::obstacle() const {
 }
 
 Answer HeadMergeQuestion::work(Steps& steps) const {
-  replay::ExplainRequest request;
-  request.spec = *method.spec;
-  request.layer = place.layer;
-  request.chunk = place.chunk;
-  request.row = row();
-  request.device = place.device;
+  const replay::ExplainRequest request = request_of(place, method, -1);
   Answer answer;
   answer.row = request.row;
   answer.layout = selection::row_layout(*method.spec, place.trace->shape());

@@ -63,9 +63,9 @@ def _by_workers(options, run, methods, before, plan, journal):
 def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     """The file's records, and ids of those that this run was to make."""
     for method in methods[1:]:
-        _opened(options, model, method).close()  # A SPEC that cannot be run is refused before hours are spent.
-    lm = _opened(options, model, methods[0])
-    samples = _samples(options, lm, gen_kwargs)
+        opened(options, model, method).close()  # A SPEC that cannot be run is refused before hours are spent.
+    lm = opened(options, model, methods[0])
+    samples = asked_samples(options, lm, gen_kwargs)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
     own = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else None
     done = {record["id"]: record for record in [*journal.records, *before]}  # A journal knows of no traces.
@@ -79,7 +79,7 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
             progress.passed_over += len(named) - len(waiting)
             if waiting and lm.method != method:
                 lm.close()
-                lm = _opened(options, model, method)
+                lm = opened(options, model, method)
                 lm.rendered = options.apply_chat_template
             for identity, sample in waiting:
                 record = {"id": identity, "method": method, "budget": budget_of(method), "seed": _seed(sample, options), **answered(sample, lm)}
@@ -136,14 +136,14 @@ class _Model(KvloupeLM):
     lends_to_ruler = False
 
 
-def _opened(options, model, method):
+def opened(options, model, method):
     lm = _Model(model=model, method=method, engine=options.engine, chunk_size=options.chunk_size, device=options.device, compute=options.compute,
                 threads=options.threads)
     lm.engine.count("a")
     return lm
 
 
-def _samples(options, lm, gen_kwargs):
+def asked_samples(options, lm, gen_kwargs):
     metadata = {"model": lm.model}
     if options.lengths:
         metadata["max_seq_lengths"] = options.lengths

@@ -9,12 +9,12 @@ def failing(samples, methods, by_sample):
     found = []
     for sample in samples:
         of_method = by_sample[sample.digest]
-        worse = [method for method in methods if _is_worse(of_method[method], of_method["dense"])]
+        worse = [method for method in methods if is_worse(of_method[method], of_method["dense"])]
         if worse:
             found.append((sample, worse))
     return found
 
 
-def _is_worse(record, dense):
+def is_worse(record, dense):
     gain = record["score"] - dense["score"]  # NaN where one is: no comparison with it holds.
     return gain > 0 if record["direction"] < 0 else gain < 0

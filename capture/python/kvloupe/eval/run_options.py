@@ -53,11 +53,16 @@ def file_of(model):
     """A path, or what the program calls by this name."""
     if os.path.exists(model):
         return os.path.abspath(model)
-    for entry in json.loads(_said_by_program("models", "--json"))["models"]:
+    for entry in listed_models():
         if entry.get("name") == model:
             return entry["path"]
     raise KvloupeError(f"there is no model {model}", "it is neither a path nor a name that `kvloupe models` lists",
                        "name a GGUF file or a Hugging Face folder")
+
+
+def listed_models():
+    """What `kvloupe models` lists."""
+    return json.loads(_said_by_program("models", "--json"))["models"]
 
 
 def as_turns(options):

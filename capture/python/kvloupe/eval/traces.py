@@ -1,4 +1,4 @@
-"""--trace failing: what a method fails and dense answers is recorded beside the results, one trace a sample with these methods as its runs."""
+"""Traces of samples. --trace failing: what a method fails and dense answers is recorded beside the results, one trace a sample with these methods as its runs."""
 import os
 import re
 import shutil
@@ -20,8 +20,19 @@ def record_failing(options, model, samples, methods, records, write):
     wanted = [each for sample, worse in chosen if (each := _Wanted(sample, worse, by_sample[sample.digest], options.output)).missing]
     print(f"samples that dense answers better than a method: {len(found):,}; traces there already: {len(chosen) - len(wanted):,} of {len(chosen):,}",
           file=sys.stderr)
-    if not wanted:
-        return
+    if wanted:
+        _record(options, model, wanted, write)
+
+
+def record_one(options, model, sample, methods, of_method, write):
+    """As above, of one sample with these methods as runs. Returns the path of its trace."""
+    wanted = _Wanted(sample, methods, of_method, options.output)
+    if wanted.missing or not wanted.is_there:
+        _record(options, model, [wanted], write)
+    return wanted.path
+
+
+def _record(options, model, wanted, write):
     recorder = _recorder(options, model)
     try:
         _say_bytes(recorder, [each for each in wanted if not each.is_there], options.output)
@@ -30,7 +41,7 @@ def record_failing(options, model, samples, methods, records, write):
             write()
             print(f"trace {at:,} of {len(wanted):,}: {each.path}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("error: recording was stopped; you pressed Ctrl+C; the results are whole: go on with the traces by --resume", file=sys.stderr)
+        print("error: recording was stopped; you pressed Ctrl+C; the results are whole, and the traces that were finished stay", file=sys.stderr)
         raise
     finally:
         recorder.close()
@@ -97,9 +108,13 @@ def _say_bytes(recorder, wanted, output):
     share = sum(len(each.text) for each in wanted) / len(longest.text)
     size, free = recorder.bytes_of(longest.text, longest.missing) * share, shutil.disk_usage(os.path.dirname(os.path.abspath(output))).free
     if size > free:
-        raise KvloupeError(f"{len(wanted):,} traces are not recorded", f"they take about {_megabytes(size)}, and {_megabytes(free)} are free",
+        raise KvloupeError(f"{_traces(wanted)} cannot be recorded", f"that takes about {_megabytes(size)}, and {_megabytes(free)} are free",
                            "free some space, or give --trace failing:N with --resume")
-    print(f"recording {len(wanted):,} traces takes about {_megabytes(size)}, and {_megabytes(free)} are free", file=sys.stderr)
+    print(f"recording {_traces(wanted)} takes about {_megabytes(size)}, and {_megabytes(free)} are free", file=sys.stderr)
+
+
+def _traces(wanted):
+    return f"{len(wanted):,} trace{'s' if len(wanted) > 1 else ''}"
 
 
 def _megabytes(size):

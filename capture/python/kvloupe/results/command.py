@@ -11,7 +11,7 @@ from .same_run import differing
 
 FORMS = {"csv": table_text.comma_separated, "latex": table_text.latex, "markdown": table_text.markdown}
 COMMENTS = {"markdown": "", "latex": "% ", "csv": "# "}
-NOT_LISTED = ("metrics", "id", "sample", "direction")
+NOT_LISTED = ("metrics", "id", "sample", "direction")  # the id comes last
 
 
 def run_results(options):
@@ -32,7 +32,7 @@ def run_results(options):
 
 
 def _listed(record):
-    return {name: record[name] for name in record if name not in NOT_LISTED} | {name: record[name] or None for name in ("refused", "trace")}
+    return {name: record[name] for name in record if name not in NOT_LISTED} | {name: record[name] or None for name in ("refused", "trace")} | {"id": record["id"]}
 
 
 def _print_grids(records, form, name):

@@ -1,0 +1,166 @@
+"""python -m kvloupe eval record: one sample of results becomes a trace when it is asked for."""
+import json
+import os
+import shutil
+import types
+import unittest
+from unittest import mock
+
+import h5py
+
+import kvloupe
+from kvloupe.results.results_file import read_results, write_results
+
+from .eval_cases import MODEL, command, evaluate, killed_after, tasks
+from .support import MODELS, scratch
+from .test_eval_traces import COUNT, OTHER, SPEC, by_doc, fresh, ids_of_methods, told, trace_of
+
+
+def record(path, identity, *, model=MODEL, folder=None, expect=0):
+    return command("eval", "record", path, identity, "--model", model, "--include-path", folder or tasks(COUNT), "--threads", 1, expect=expect)
+
+
+def content_of(path):
+    """{name: values} of all datasets of a trace."""
+    found = {}
+    with h5py.File(path, "r", locking=False) as file:
+        file.visititems(lambda name, item: found.update({name: item[()].tobytes()}) if isinstance(item, h5py.Dataset) and "seconds" not in name and item.dtype.kind in "iuf" else None)
+    return found
+
+
+class OneSample(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.path = fresh("one.h5")
+        shutil.rmtree(f"{cls.path}.traces", ignore_errors=True)
+        cls.records = evaluate(cls.path, "--tasks", told(), "--method", SPEC, "--method", OTHER)
+
+    def pick(self, fails):
+        """A document that SPEC fails, or one that it does not."""
+        return next(of_method for of_method in by_doc(self.records).values() if (of_method[SPEC]["score"] < 1) == fails)
+
+    def test_it_is_what_an_evaluation_with_traces_records(self):
+        whole = fresh("one-whole.h5")
+        shutil.rmtree(f"{whole}.traces", ignore_errors=True)
+        traced = by_doc(evaluate(whole, "--tasks", told(), "--method", SPEC, "--method", OTHER, "--trace", "failing"))
+        wanted = self.pick(fails=True)
+        said = record(self.path, wanted[SPEC]["id"]).strip()
+        after = by_doc(read_results(self.path)[1])[wanted[SPEC]["doc"]]
+        self.assertEqual(said, os.path.join(os.path.dirname(self.path), after[SPEC]["trace"]))
+        same = traced[wanted[SPEC]["doc"]]
+        for method in ("dense", SPEC, OTHER):
+            self.assertEqual(after[method]["trace"].partition("/")[2], same[method]["trace"].partition("/")[2], method)
+        ours, theirs = (content_of(file.parent / records[SPEC]["trace"]) for file, records in ((self.path, after), (whole, same)))
+        self.assertGreater(len(ours), 10)
+        self.assertEqual(ours, theirs)
+        # What is not recorded is as it was.
+        for old, new in zip(self.records, read_results(self.path)[1]):
+            self.assertEqual(old["id"], new["id"])
+            self.assertEqual({**old, "trace": ""}, {**new, "trace": ""}) if old["depth"] == old["depth"] else None
+
+    def test_a_second_time_nothing_is_recorded(self):
+        wanted = self.pick(fails=True)
+        said = record(self.path, wanted[SPEC]["id"])
+        with mock.patch("kvloupe.eval.traces._recorder", side_effect=AssertionError):
+            self.assertEqual(record(self.path, wanted[SPEC]["id"][:8]), said)
+
+    def test_one_that_its_method_does_not_fail(self):
+        path = fresh("one-right.h5")
+        evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--method", SPEC)
+        _, records, _ = read_results(path)
+        record(path, records[0]["id"])
+        with trace_of(path, read_results(path)[1][0]) as trace:
+            self.assertEqual(ids_of_methods(trace), [])
+        record(path, records[1]["id"])
+        by_method = {each["method"]: each for each in read_results(path)[1]}
+        with trace_of(path, by_method[SPEC]) as trace:
+            self.assertEqual(ids_of_methods(trace), ["quoka"])
+        self.assertEqual(by_method[SPEC]["trace"], by_method["dense"]["trace"])
+
+    def test_needles_of_several_lengths_and_depths(self):
+        path = fresh("one-needle.h5")
+        records = evaluate(path, "--tasks", "kvloupe_niah,kvloupe_passkey", "--lengths", "192,256", "--depths", "0,100", "--limit", 2, "--method", SPEC,
+                           "--gen-kwargs", "max_gen_toks=2")
+        wanted = [each for each in records if each["method"] == SPEC and each["length"] == 256 and each["depth"] == 100]
+        self.assertEqual(len(wanted), 4)
+        for each in (wanted[0], wanted[-1]):
+            record(path, each["id"])
+            after = next(other for other in read_results(path)[1] if other["id"] == each["id"])
+            with trace_of(path, after) as trace:
+                self.assertEqual(trace.num_tokens, each["prompt_tokens"])
+                self.assertIn(each["expected"], [trace.text(span.begin, span.end).strip(" .") for span in trace.spans])
+
+    def test_by_transformers(self):
+        path = fresh("one-hf.h5")
+        records = evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--method", SPEC, "--model", f"hf:{MODEL}")
+        record(path, records[1]["id"])
+        with trace_of(path, read_results(path)[1][1]) as trace:
+            self.assertEqual((ids_of_methods(trace), trace.model["architecture"]), (["quoka"], "llama"))
+
+    def test_the_model_is_found_by_its_name(self):
+        wanted = self.pick(fails=False)["dense"]["id"]
+        listed = [{"name": "other", "path": "/nowhere/other.gguf"}, {"name": "tiny", "path": str(MODEL)}]
+        with mock.patch("kvloupe.eval.one_sample.listed_models", lambda: listed):
+            self.assertIn(".traces/", command("eval", "record", self.path, wanted, "--include-path", tasks(COUNT), "--threads", 1))
+        with mock.patch("kvloupe.eval.one_sample.listed_models", lambda: listed[:1]):
+            said = command("eval", "record", self.path, wanted, "--include-path", tasks(COUNT), expect=1)
+        self.assertIn("was not found; `kvloupe models` lists no llama; name its file or folder by --model", said)
+
+
+class Refused(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.path = fresh("refused.h5")
+        cls.records = evaluate(cls.path, "--tasks", "tiny_text", "--limit", 2, "--method", SPEC)
+        cls.id = cls.records[-1]["id"]
+
+    def refuse(self, sentence, identity=None, path=None, **options):
+        said = record(path or self.path, identity or self.id, expect=1, **options)
+        self.assertIn(sentence, said)
+        self.assertEqual(said.count("; "), 2, said)
+
+    def test_ids(self):
+        self.refuse("has no sample 0123456789abcdef", "0123456789abcdef")
+        self.refuse("6 or more are given", self.id[:5])
+        path = scratch("refused-alike.h5")
+        run, records, plan = read_results(self.path)
+        write_results(path, run, [{**each, "id": f"aaaaaaaa{at}"} for at, each in enumerate(records)], plan)
+        self.refuse("aaaaaa is not one sample", "aaaaaa", path)
+
+    def test_files(self):
+        self.refuse("cannot be read; it does not exist", path=scratch("refused-none.h5"))
+        run, records, plan = read_results(self.path)
+        path = scratch("refused-dense.h5")
+        write_results(path, run, [each for each in records if each["method"] != "dense"], plan)
+        self.refuse("has no answer of dense", path=path)
+        write_results(path, {**run, "options": {"seed": 1}}, records, plan)
+        self.refuse("does not say with which options", path=path)
+
+    def test_other_models_and_documents(self):
+        self.refuse("is of another model", model=MODELS / "qwen3")
+        folder = scratch("other-documents")
+        shutil.copytree(tasks(COUNT), folder, dirs_exist_ok=True)
+        (folder / "data.json").write_text("\n".join(json.dumps({"text": f"the cat {at}", "target": "the", "label": 0}) for at in range(COUNT)))
+        task = folder / "tiny_text.yaml"
+        task.write_text(task.read_text().replace(str(tasks(COUNT)), str(folder)))
+        self.refuse("cannot be made again; the task tiny_text gives other documents now", folder=folder)
+
+    def test_no_room(self):
+        with mock.patch("shutil.disk_usage", lambda _: types.SimpleNamespace(free=1 << 20)):
+            self.refuse("1 trace cannot be recorded; that takes about ")
+        self.assertFalse(scratch("refused.h5.traces").exists())
+
+    def test_a_run_that_was_stopped_keeps_its_samples(self):
+        path = fresh("refused-stopped.h5")
+        killed_after(path, 2, "--tasks", "tiny_text", "--limit", 4)
+        self.refuse("its run was stopped half way", path=path)
+        shutil.copy(self.path, path)
+        journal = scratch("refused-stopped.h5.journal")
+        before = journal.read_bytes()
+        record(path, self.id)
+        self.assertEqual(journal.read_bytes(), before)
+        self.assertTrue(kvloupe.open(path.parent / read_results(path)[1][-1]["trace"]).complete)
+
+
+if __name__ == "__main__":
+    unittest.main()
