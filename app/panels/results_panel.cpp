@@ -121,10 +121,8 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
 }
 
 // What all samples share stands above the table.
-table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices,
-                      bool traced) {
-  table::Table table{{"length", "depth", "score", "expected", "answer"}, {}};
-  if (traced) table.columns.emplace_back("trace");
+table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices) {
+  table::Table table{{"length", "depth", "score", "expected", "answer", "trace"}, {}};
   const auto varies = [&](std::string ResultSample::*member) {
     return std::any_of(indices.begin(), indices.end(), [&](std::int32_t index) {
       return results.sample(index).*member != results.sample(indices.front()).*member;
@@ -147,22 +145,46 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
                               : table::Cell(format_shortest(sample.depth) + " %"),
                           std::isnan(sample.score) ? table::Cell(std::nullopt)
                                                    : table::Cell(state::score_text(sample.score)),
-                          printable(sample.expected), answer});
+                          printable(sample.expected), answer, ""});
     auto& row = table.rows.back();
-    if (traced) row.emplace_back("");
     if (tasks) row.insert(row.begin(), printable(sample.task));
     if (methods) row.insert(row.begin(), results.label_of(sample.method));
   }
   return table;
 }
 
+// How a sample that has no trace gets one.
+void record_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
+  ImGui::PushStyleColor(ImGuiCol_Text, context.palette.muted);
+  if (ImGui::SmallButton("Record...")) ImGui::OpenPopup("record");
+  ImGui::PopStyleColor();
+  if (ImGui::IsItemHovered()) widgets::tooltip("It has no trace: how it gets one");
+  ImGui::SetNextWindowSize({widgets::em(32), 0});
+  if (!ImGui::BeginPopup("record")) return;
+  const std::string command = state::record_command(results, sample);
+  widgets::text_wrapped(context.palette.text,
+                        "This command records the sample to a trace beside the results:");
+  widgets::text_wrapped(context.palette.accent, printable(command));
+  widgets::text_wrapped(context.palette.muted,
+                        std::isnan(sample.seconds)
+                            ? std::string("Recording takes somewhat longer than the answer took.")
+                            : fmt::format("The answer took {}; recording takes somewhat longer.",
+                                          format_duration(sample.seconds)));
+  if (ImGui::Button("Copy the command")) ImGui::SetClipboardText(command.c_str());
+  ImGui::SameLine();
+  if (ImGui::Button("Reload the results")) {
+    context.workspace.results.open(context.workspace.results.path());
+    ImGui::CloseCurrentPopup();
+  }
+  if (ImGui::IsItemHovered()) widgets::tooltip("Once the command has ended");
+  ImGui::EndPopup();
+}
+
 // The way into the trace of a sample.
 void trace_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
   const std::string trace = state::trace_of(results, sample);
   if (trace.empty()) {
-    widgets::text_colored(context.palette.faint, "none");
-    if (ImGui::IsItemHovered())
-      widgets::tooltip("No trace of this sample was recorded. %s", kHowToTrace);
+    record_ui(context, results, sample);
   } else if (ImGui::SmallButton("Why?")) {
     state::open_lost_answer(context.workspace, trace, sample.method);
   } else if (ImGui::IsItemHovered()) {
@@ -287,7 +309,8 @@ void samples_ui(DrawContext& context, const char* view) {
                             "Click a cell to list its samples: score, expected answer and answer.");
     return;
   }
-  const ReadResults& results = *open.ready();
+  const state::ResultsPtr held = open.ready();  // a button below may ask for them anew
+  const ReadResults& results = *held;
   const bool traced = std::ranges::any_of(open.sight.of_listed, [&](std::int32_t index) {
     return !results.sample(index).trace.empty();
   });
@@ -312,15 +335,14 @@ void samples_ui(DrawContext& context, const char* view) {
                           fmt::format("the first {} of {}", kMostListed,
                                       format_count(std::ssize(open.sight.of_listed))));
   }
-  const table::Table table = table_of(results, indices, traced);
+  const table::Table table = table_of(results, indices);
   widgets::TableLook look;
-  look.weights = {0.7F, 0.6F, 0.6F, 1.5F, 4};
-  if (traced) look.weights.push_back(0.8F);
+  look.weights = {0.7F, 0.6F, 0.6F, 1.5F, 4, 0.9F};
   look.weights.insert(look.weights.begin(), table.columns.size() - look.weights.size(), 1.2F);
   look.flags |= ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg;
   look.pointer = &context.workspace.pointer;
   look.draw = [&](std::size_t row, std::size_t column) {
-    if (!traced || column + 1 != table.columns.size()) return false;
+    if (column + 1 != table.columns.size()) return false;
     ImGui::PushID(static_cast<int>(row));
     trace_ui(context, results, results.sample(indices[row]));
     ImGui::PopID();

@@ -92,6 +92,36 @@ TEST_F(WindowResults, AFigureIsShownBeforeItIsWritten) {
   explorer().exporter().run_command = before;
 }
 
+// A sample without a trace: the command that records it, and the results as they are then.
+TEST_F(WindowResults, SaysHowASampleIsRecorded) {
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  click("task_scores", "task_scores/$$7/##cell");
+  const trace::ResultSample* without = nullptr;
+  for (const std::int32_t index : workspace().results.sight.of_listed)
+    if (const auto& sample = workspace().results.ready()->sample(index); sample.trace.empty()) {
+      without = &sample;
+      break;
+    }
+  ASSERT_NE(without, nullptr);
+  const std::string id = without->id;
+  const int before = workspace().results.ready()->id;
+  std::string copied;
+  drive("record", [&](ImGuiTestContext* ctx) {
+    open_popup(ctx, in("task_scores", "**/Record..."));
+    ctx->ItemClick("Copy the command");
+    copied =
+        ImGui::GetClipboardText();  // while a script runs the engine has a clipboard of its own
+    ctx->ItemClick("Reload the results");
+  });
+  EXPECT_EQ(copied, "python -m kvloupe eval record " + results() + " " + id);
+  settle();
+  ASSERT_TRUE(workspace().results.ready());
+  EXPECT_NE(workspace().results.ready()->id, before);
+  EXPECT_EQ(workspace().results.sight.of_listed.size(), 24U);
+}
+
 TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
   close_all();
   workspace().traces.open(results());

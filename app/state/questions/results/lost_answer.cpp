@@ -1,6 +1,7 @@
 #include "app/state/questions/results/lost_answer.h"
 
 #include "app/state/questions/why_lost/span_loss.h"
+#include "app/state/shell_words.h"
 #include "app/state/workspace.h"
 
 #include <algorithm>
@@ -20,6 +21,11 @@ std::string trace_of(const ReadResults& results, const trace::ResultSample& samp
   const std::filesystem::path relative = std::filesystem::path(sample.trace).lexically_normal();
   if (relative.is_absolute() || *relative.begin() == "..") return "";
   return (std::filesystem::path(results.file.path).parent_path() / relative).string();
+}
+
+std::string record_command(const ReadResults& results, const trace::ResultSample& sample) {
+  return "python -m kvloupe eval record " + shell_word(results.file.path) + " " +
+         shell_word(sample.id);
 }
 
 void open_lost_answer(Workspace& workspace, const std::string& trace, const std::string& method) {
