@@ -79,8 +79,7 @@ std::vector<std::size_t> keys_in_order(const Geometry& result, const std::vector
   std::vector<std::size_t> order = in_order(result->points->keys.size(), depth);
   if (!depth.empty() || result->fates.empty()) return order;
   const auto prominence = [&](std::size_t key) {
-    const state::KeyFate fate = fate_of(result, result->points->key_positions[key]);
-    return fate.lost ? analysis::kNumKeyStates : widgets::prominence_of(fate.state);
+    return prominence_of(fate_of(result, result->points->key_positions[key]));
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return prominence(a) < prominence(b); });
