@@ -88,7 +88,7 @@ TEST_F(NumberScopes, ReachEveryViewThatHasNumbersOverChunks) {
   for (const state::ViewInfo& view : state::views())
     if (view.over_chunks) able.push_back(view.id);
   EXPECT_THAT(able, ::testing::UnorderedElementsAre("kv_map", "layer_head_overview", "budget_sweep",
-                                                    "method_compare"));
+                                                    "method_compare", "worst_misses"));
   // One step of the history.
   EXPECT_TRUE(workspace.cursor.back());
   EXPECT_TRUE(workspace.cursor.back());
