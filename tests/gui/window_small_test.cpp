@@ -118,6 +118,28 @@ TEST_F(WindowSmall, WhatIsTallerThanItsPanelScrolls) {
   }
 }
 
+// The points of compared methods: a long table leaves them their room.
+TEST_F(WindowSmall, ComparedMethodsHaveTheirPlotWhateverTheTable) {
+  open_alone(trace());
+  workspace().cursor.set_method(state::Slot::A, "quoka:budget_tokens=256");
+  workspace().cursor.set_method(state::Slot::B, "sliding_window:budget_tokens=256");
+  workspace().cursor.set_option("method_compare.cells", "own");
+  explorer().panels().show("method_compare");
+  for (const char* methods : {"", "catalogue"}) {
+    workspace().cursor.set_option("method_compare.methods", methods);
+    settle();
+    ImGuiWindow* panel =
+        ImGui::FindWindowByName(explorer().panels().window_of("method_compare").c_str());
+    ImGui::SetScrollY(panel, panel->ScrollMax.y);
+    const auto plots = drawn_plots();
+    ASSERT_EQ(plots.size(), 1U) << methods;
+    EXPECT_GE(plots.front()->FrameRect.GetHeight(), 119.0F) << methods;
+    EXPECT_LE(plots.front()->FrameRect.Max.y, panel->InnerRect.Max.y) << methods;
+  }
+  for (const char* option : {"methods", "cells"})
+    workspace().cursor.set_option(std::string("method_compare.") + option, "");
+}
+
 // Queries and keys of A and B, each in a plot: low ones, beside each other.
 TEST_F(WindowSmall, GeometryKeepsAllPointsInsideItsPlots) {
   open_alone(trace());
