@@ -140,6 +140,36 @@ TEST_F(WindowSmall, ComparedMethodsHaveTheirPlotWhateverTheTable) {
     workspace().cursor.set_option(std::string("method_compare.") + option, "");
 }
 
+// What a page of the tour asks for is at hand, however long its text is.
+TEST_F(WindowSmall, ControlsOfATourAreInView) {
+  shell::TourColumn& tour = explorer().tour();
+  tour.open(state::first_tour());
+  std::size_t controls = 0;
+  for (std::size_t i = 0; i < tour.tour()->pages.size(); ++i) {
+    const state::TourPage& page = tour.tour()->pages[i];
+    if (page.knobs.empty()) continue;
+    tour.go(i);
+    settle();
+    frames(8);
+    settle();
+    drive("controls", [&](ImGuiTestContext* ctx) {
+      const ImGuiTestItemInfo item =
+          ctx->ItemInfo(("//###tour/**/##" + page.knobs.front()).c_str());
+      EXPECT_GT(item.RectFull.GetHeight(), 0) << page.title;
+      EXPECT_FLOAT_EQ(item.RectClipped.GetHeight(), item.RectFull.GetHeight()) << page.title;
+    });
+    // Neither is any of it scrolled.
+    const std::string name = "at hand " + std::to_string(i);
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
+      if (window->Active && std::string(window->Name).find(name) != std::string::npos) {
+        EXPECT_FLOAT_EQ(window->ScrollMax.y, 0) << page.title;
+        ++controls;
+      }
+  }
+  EXPECT_GE(controls, 4U);
+  tour.close();
+}
+
 // Queries and keys of A and B, each in a plot: low ones, beside each other.
 TEST_F(WindowSmall, GeometryKeepsAllPointsInsideItsPlots) {
   open_alone(trace());
