@@ -140,6 +140,27 @@ TEST_F(WindowSmall, ComparedMethodsHaveTheirPlotWhateverTheTable) {
     workspace().cursor.set_option(std::string("method_compare.") + option, "");
 }
 
+// What the trace holds, and its runs, which can be chosen there.
+TEST_F(WindowSmall, FactsAndRunsOfATraceAreInView) {
+  open_alone(trace());
+  explorer().panels().show("trace_info");
+  settle();
+  const ImGuiWindow* panel =
+      ImGui::FindWindowByName(explorer().panels().window_of("trace_info").c_str());
+  ASSERT_NE(panel, nullptr);
+  // Of each table, that it begins so high that several of its lines are seen.
+  int tables = 0;
+  ImPool<ImGuiTable>& all = ImGui::GetCurrentContext()->Tables;
+  for (int i = 0; i < all.GetMapSize(); ++i) {
+    const ImGuiTable* table = all.TryGetMapData(i);
+    if (table == nullptr || table->OuterWindow != panel) continue;
+    EXPECT_LT(table->OuterRect.Min.y + 6 * ImGui::GetTextLineHeightWithSpacing(),
+              panel->InnerRect.Max.y);
+    ++tables;
+  }
+  EXPECT_EQ(tables, 2);
+}
+
 // What a page of the tour asks for is at hand, however long its text is.
 TEST_F(WindowSmall, ControlsOfATourAreInView) {
   shell::TourColumn& tour = explorer().tour();
