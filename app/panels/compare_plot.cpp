@@ -18,6 +18,7 @@ using Row = MethodCompareQuestion::Row;
 constexpr const replay::NumberInfo& kRecall = replay::info_of(Number::MassRecall);
 
 constexpr std::size_t kMostNames = 12;
+constexpr float kLeastPlot = 8.5F;  // em, of its height, with the axis
 
 const state::CompareColumn& column_of(Number number) {
   const auto& columns = state::compare_columns();
@@ -46,6 +47,10 @@ std::vector<Point> points_of(const MethodCompareQuestion::Answer& answer,
   return points;
 }
 
+Number kept_of(const state::Result<MethodCompareQuestion>& result) {
+  return result.question.watched ? Number::SpanKept : Number::TopkOverlap;
+}
+
 ImU32 color_of_row(DrawContext& context, const Row& row) {
   for (const state::Slot slot : state::kSlots)
     if (context.workspace.method(slot).text == row.method.text)
@@ -71,22 +76,8 @@ void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& 
   }
 }
 
-}  // namespace
-
-void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQuestion>& result,
-                     const std::vector<std::string>& labels) {
-  const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.y < widgets::em(13) || room.x < widgets::em(30)) return;
-  const auto& watched = result.question.watched;
-  const Number kept = watched ? Number::SpanKept : Number::TopkOverlap;
-  const std::vector<Point> points = points_of(*result, labels, kept, result.question.phase());
-  if (points.size() < 2) return;
-  const std::string name =
-      watched ? state::readable_name(watched->name) + " kept" : std::string(column_of(kept).title);
-  ImGui::Dummy({0, widgets::grid()});
-  heading_ui(context, fmt::format("{} against {}", name, kRecall.title), "a point for each method");
-  const ImVec2 size(std::min(room.x, widgets::em(60)),
-                    std::min(ImGui::GetContentRegionAvail().y, widgets::em(24)));
+void points_ui(DrawContext& context, const std::vector<Point>& points, Number kept,
+               const std::string& name, ImVec2 size) {
   if (!ImPlot::BeginPlot("##compared", size, kScatterFlags)) return;
   ImPlot::SetupAxes(kRecall.title, name.c_str(), ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight);
@@ -118,6 +109,37 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
                               state::number_text(kRecall, point.recall))});
   }
   ImPlot::EndPlot();
+}
+
+}  // namespace
+
+float compare_plot_height(const DrawContext& context,
+                          const state::Result<MethodCompareQuestion>& result,
+                          const std::vector<std::string>& labels) {
+  if (points_of(*result, labels, kept_of(result), result.question.phase()).size() < 2) return 0;
+  if (context.figure) return widgets::em(13);
+  return widgets::grid() + 3 * ImGui::GetTextLineHeightWithSpacing() + widgets::em(kLeastPlot);
+}
+
+void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQuestion>& result,
+                     const std::vector<std::string>& labels, bool beside) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float needed = compare_plot_height(context, result, labels);
+  if (needed <= 0 || (context.figure && (room.y < needed || room.x < widgets::em(30)))) return;
+  const auto& watched = result.question.watched;
+  const Number kept = kept_of(result);
+  const std::vector<Point> points = points_of(*result, labels, kept, result.question.phase());
+  const std::string name =
+      watched ? state::readable_name(watched->name) + " kept" : std::string(column_of(kept).title);
+  ImGui::BeginGroup();
+  if (!beside) ImGui::Dummy({0, widgets::grid()});
+  heading_ui(context, fmt::format("{} against {}", name, kRecall.title), "a point for each method");
+  const float height = ImGui::GetContentRegionAvail().y;
+  const ImVec2 size(std::min(room.x, widgets::em(60)),
+                    std::min(context.figure ? height : std::max(height, widgets::em(kLeastPlot)),
+                             widgets::em(24)));
+  points_ui(context, points, kept, name, size);
+  ImGui::EndGroup();
 }
 
 }  // namespace kvloupe::panels

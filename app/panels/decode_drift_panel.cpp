@@ -7,6 +7,7 @@
 #include "app/state/method_groups.h"
 #include "app/state/questions/how_it_ran/decode_drift.h"
 #include "app/state/token_text.h"
+#include "app/widgets/ink.h"
 #include "core/base/code_point.h"
 #include "core/base/letters.h"
 #include "core/base/printable.h"
@@ -466,7 +467,7 @@ class DecodeDriftPanel final : public Panel {
         drift.first_divergent_step.value_or(static_cast<std::int64_t>(tokens.size())));
     std::string same, other;
     for (std::size_t i = 0; i < tokens.size(); ++i) (i < split ? same : other) += tokens[i].text;
-    widgets::text_colored(color, whose);
+    widgets::text_colored(widgets::ink_of(context.palette, color), whose);
     // A model begins with empty lines, which say nothing.
     for (std::string* text : {&same, &other}) {
       text->erase(0, std::min(text->find_first_not_of(" \n"), text->size()));

@@ -25,10 +25,6 @@ state::KeyFate fate_of(const Geometry& result, std::int32_t key) {
   return result->fates[static_cast<std::size_t>(key)];
 }
 
-ImU32 color_of(const widgets::Palette& palette, state::KeyFate fate) {
-  return fate.lost ? palette.miss : widgets::color_of(palette, fate.state);
-}
-
 ImU32 color_of_query(const widgets::Palette& palette, const Geometry& result, std::size_t query) {
   const analysis::HeadPoints& points = *result->points;
   switch (result.question.form.color) {

@@ -1,6 +1,7 @@
 // See geometry_plot.h.
 #include "app/panels/geometry_plot.h"
 
+#include "app/panels/box_outline.h"
 #include "app/panels/mean_queries.h"
 #include "app/state/labels.h"
 
@@ -79,8 +80,7 @@ std::vector<std::size_t> keys_in_order(const Geometry& result, const std::vector
   std::vector<std::size_t> order = in_order(result->points->keys.size(), depth);
   if (!depth.empty() || result->fates.empty()) return order;
   const auto prominence = [&](std::size_t key) {
-    const state::KeyFate fate = fate_of(result, result->points->key_positions[key]);
-    return fate.lost ? analysis::kNumKeyStates : widgets::prominence_of(fate.state);
+    return prominence_of(fate_of(result, result->points->key_positions[key]));
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return prominence(a) < prominence(b); });
@@ -272,7 +272,8 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
     for (const ImVec2& key : canvas.keys) dots.push_back({key, widgets::em(0.2F)});
     const float titles = solid ? widgets::em(3.5F) : 0;  // of the axes, at both sides
     most_wanted_ui(canvas.draw, palette, place, wanted, dots, canvas.queries[*most],
-                   {canvas.low.x + titles, canvas.low.y}, {canvas.high.x - titles, canvas.high.y});
+                   {canvas.low.x + titles, canvas.low.y}, {canvas.high.x - titles, canvas.high.y},
+                   canvas.titles);
   }
   mean_queries_ui(canvas.draw, palette, result, canvas.means);
 
@@ -400,6 +401,21 @@ double box_scale(const std::array<double, 3>& length, ImVec2 extent) {
   return std::min(wide / across, high / up) / (kPixelsPerUnit * std::min(extent.x, extent.y));
 }
 
+// Of the plot's box, on the screen.
+std::vector<ImVec2> corners_of_box() {
+  const ImPlot3DPlot& plot = *ImPlot3D::GetCurrentPlot();
+  std::vector<ImVec2> corners;
+  for (int corner = 0; corner < 8; ++corner) {
+    std::array<double, 3> at{};
+    for (int axis = 0; axis < 3; ++axis) {
+      const ImPlot3DRange& range = plot.Axes[axis].Range;
+      at[axis] = (corner >> axis & 1) != 0 ? range.Max : range.Min;
+    }
+    corners.push_back(ImPlot3D::PlotToPixels(at[0], at[1], at[2]));
+  }
+  return corners;
+}
+
 }  // namespace
 
 Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, const Wanted& wanted,
@@ -452,6 +468,7 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
     for (float& value : depth) value = (value - least) / span;
     return depth;
   };
+  canvas.titles = beside_outline(corners_of_box());
   if (spec.queries) canvas.query_depth = depths(result->points->queries);
   if (spec.keys) canvas.key_depth = depths(result->points->keys);
   const Picked taken = dots_ui(context, result, wanted, spec, canvas);

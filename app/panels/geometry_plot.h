@@ -69,6 +69,7 @@ class GeometryPlot {
     std::vector<std::pair<std::int32_t, ImVec2>> watched;
     // Three components: from 0, far away, to 1. Else empty.
     std::vector<float> query_depth, key_depth;
+    std::vector<Circle> titles;  // where numbers and titles of the axes may stand
   };
   template <typename At>
   static void place(const Geometry& result, const Spec& spec, const At& at, Canvas& canvas);

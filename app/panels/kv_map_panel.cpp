@@ -97,27 +97,20 @@ class KvMapPanel final : public Panel {
     maps_ui(context, drawn_.front(), ImGui::GetContentRegionAvail(), {});
   }
 
-  // "mass recall 0.912, chunks 12 to 15", where the chunks that count are chosen.
-  // Of the chunks that count, and which those are.
-  static std::optional<std::pair<double, std::string>> mean_recall_of(DrawContext& context,
-                                                                      const Picture& picture) {
-    const Place& place = picture.map.question.place;
-    const state::NumberChunks chunks = state::number_chunks(context.workspace.selection().numbers,
-                                                            place, state::NumberScope::Kind::All);
-    if (!chunks.chosen || !picture.recall || picture.recall.stale) return {};
-    const auto mean = state::mean_recall(*picture.recall, picture.map->facts, chunks, place.info());
-    if (!mean) return {};
-    return std::pair(*mean, state::words_of(chunks, place.info()));
+  // Over which the recall is, where that is chosen.
+  static state::NumberChunks chunks_of(DrawContext& context, const Place& place) {
+    return state::number_chunks(context.workspace.selection().numbers, place,
+                                state::NumberScope::Kind::All);
   }
 
-  // "19 of needle's 22 keys are kept. Mass recall is 0.693 from the question on (chunk 15)."
+  static const RecallQuestion::Answer* recall_of(const Picture& picture) {
+    return picture.recall && !picture.recall.stale ? &*picture.recall : nullptr;
+  }
+
   static void finding_ui(DrawContext& context, const Picture& picture) {
-    std::string text;
-    if (const auto kept = state::kept_of_span(*picture.map, picture.map.question.place))
-      text = state::words_of(*kept) + ".";
-    if (const auto mean = mean_recall_of(context, picture))
-      text += fmt::format("{}Mass recall is {:.3f} {}.", text.empty() ? "" : " ", mean->first,
-                          mean->second);
+    const Place& place = picture.map.question.place;
+    const std::string text =
+        state::finding_of(*picture.map, recall_of(picture), chunks_of(context, place), place);
     if (!text.empty()) headline_ui(context, text);
   }
 
@@ -302,19 +295,24 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "256 kept, needle 19/22, recall 0.931" of the chunk in the bar above, the recall of the chunks that count where
-  // they are chosen; a figure says which.
+  // "256 kept, needle 19/22, recall 0.931" of the chunk in the bar above; then the recall of the chunks that
+  // numbers are over, where those are others: "; 0.693 from the question on".
   static std::string numbers_of(DrawContext& context, const Picture& picture) {
-    const auto chunk = static_cast<std::size_t>(picture.map.question.place.chunk);
+    const Place& place = picture.map.question.place;
+    const auto chunk = static_cast<std::size_t>(place.chunk);
     if (!picture.map || chunk >= picture.map->map.kept.size()) return "";
-    std::string kept = format_count(picture.map->map.kept[chunk]) + " kept";
-    if (const auto span = state::kept_of_span(*picture.map, picture.map.question.place))
-      kept += fmt::format(", {} {}/{}", span->span, span->kept, span->total);
-    if (const auto mean = mean_recall_of(context, picture))
-      return fmt::format("{}, recall {:.3f}{}", kept, mean->first,
-                         context.figure ? " " + mean->second : "");
-    if (!picture.recall || picture.recall.stale || chunk >= picture.recall->size()) return kept;
-    return fmt::format("{}, recall {:.3f}", kept, (*picture.recall)[chunk]);
+    std::string text = format_count(picture.map->map.kept[chunk]) + " kept";
+    if (const auto span = state::kept_of_span(*picture.map, place))
+      text += fmt::format(", {} {}/{}", span->span, span->kept, span->total);
+    const RecallQuestion::Answer* recall = recall_of(picture);
+    if (recall == nullptr || chunk >= recall->size()) return text;
+    text += fmt::format(", recall {:.3f}", (*recall)[chunk]);
+    const state::NumberChunks chunks = chunks_of(context, place);
+    if (!chunks.chosen || (chunks.range && chunks.range->is_one() && chunks.has(place.chunk)))
+      return text;
+    const auto mean = state::mean_recall(*recall, picture.map->facts, chunks, place.info());
+    return mean ? fmt::format("{}; {:.3f} {}", text, *mean, state::brief_of(chunks, place.info()))
+                : text;
   }
 
   void fit(const Picture& picture) { fit(picture, axes_); }

@@ -2,6 +2,7 @@
 #include "app/panels/lane_plots.h"
 
 #include "app/panels/map_plot.h"
+#include "app/widgets/ink.h"
 
 #include <fmt/format.h>
 
@@ -51,7 +52,8 @@ void values_at_k_ui(DrawContext& context, ImDrawList* draw, const LaneReport& r,
   text_ui(fmt::format("at {} lane{}", r.kept_lanes, r.kept_lanes == 1 ? "" : "s"),
           context.palette.muted);
   for (const Line& line : lines)
-    text_ui(share_text(line.loss[r.kept_index()]), loss_color(context.palette, line.choice));
+    text_ui(share_text(line.loss[r.kept_index()]),
+            widgets::ink_of(context.palette, loss_color(context.palette, line.choice)));
 }
 
 void fill_use(const widgets::Palette& palette, const LaneReport& r,

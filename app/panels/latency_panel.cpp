@@ -116,7 +116,7 @@ class LatencyPanel final : public Panel {
     return *state::known_facts(context.workspace, question.place, question.method);
   }
 
-  // What was timed, in one chart that leaves `below` of the height, and why something was not.
+  // What was timed, in one chart, how, and why something was not; leaves `below` of the height.
   static void body_ui(DrawContext& context, const std::vector<Timed>& timed, float below) {
     std::vector<Timed> done;
     for (const Timed& of : timed) {
@@ -135,14 +135,19 @@ class LatencyPanel final : public Panel {
       }
     }
     if (done.empty()) return;
-    {
-      std::optional<widgets::FontScope> small;
-      if (!context.figure) small.emplace(widgets::Type::Caption);
-      widgets::text_wrapped(context.palette.muted, conditions_of(done));
-    }
     for (const std::string& warning : {floor_warning_of(done), warning_of(done)})
       if (!warning.empty()) widgets::text_wrapped(context.palette.warning, warning);
-    latency_chart_ui(context, done, ImGui::GetContentRegionAvail().y - below);
+    // The answer first; below it how it was measured.
+    std::optional<widgets::FontScope> small;
+    if (!context.figure) small.emplace(widgets::Type::Caption);
+    const std::string conditions = conditions_of(done);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float words = ImGui::CalcTextSize(conditions.c_str(), nullptr, false, room.x).y +
+                        2 * ImGui::GetStyle().ItemSpacing.y;
+    small.reset();
+    latency_chart_ui(context, done, room.y - below - words);
+    if (!context.figure) small.emplace(widgets::Type::Caption);
+    widgets::text_wrapped(context.palette.muted, conditions);
   }
 
   // Where and how: once for both, and for each how many rounds count.

@@ -28,7 +28,10 @@ using Row = MethodCompareQuestion::Row;
 using Comparison = state::Result<MethodCompareQuestion>;
 
 constexpr const char* kView = "method_compare";
-constexpr float kWidth = 78;  // em, of the table
+constexpr float kWidth = 78;      // em, of the table
+constexpr float kLeastLines = 6;  // of the table, its head among them
+// em, of the plot beside the table, and between them
+constexpr float kLeastBeside = 22, kMostBeside = 40, kGap = 1;
 
 // Room for the column, in parts of the table.
 float weight_of(const CompareColumn& column) {
@@ -194,6 +197,37 @@ class MethodComparePanel final : public Panel {
     return !text.empty();
   }
 
+  struct TableRoom {
+    ImVec2 outer;
+    float inner = 0;  // its width, where it scrolls
+    bool plot_beside = false;
+  };
+
+  // In the window. The plot stands below the table where it has room there, else beside it; where it has none
+  // in either place, below a table of a few rows that scrolls, and the panel scrolls to it.
+  static TableRoom room_of_table(DrawContext& context, const Comparison& result,
+                                 const std::vector<std::string>& labels,
+                                 std::span<const CompareColumn> columns) {
+    TableRoom table;
+    ImVec2 room = ImGui::GetContentRegionAvail();
+    const float bar = ImGui::GetStyle().ScrollbarSize;
+    const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
+    const float rows = line * static_cast<float>(result->rows.size() + 1);
+    const float least = widgets::em(kWidth * weight_of(columns));
+    const float plot = compare_plot_height(context, result, labels);
+    const float side = room.x - least - bar - widgets::em(kGap);
+    table.plot_beside = plot > 0 && rows + plot > room.y && side >= widgets::em(kLeastBeside);
+    if (table.plot_beside) room.x -= std::min(side, widgets::em(kMostBeside)) + widgets::em(kGap);
+    const float below = table.plot_beside ? 0 : plot;
+    const float most = std::max(room.y - below, std::min(rows, line * kLeastLines));
+    // As high as its rows and its scroll bar below them, with room for the other one beside them.
+    const float scrolled = rows > most ? bar : 0;
+    table.inner = std::max(room.x - scrolled, least);
+    table.outer = {table.plot_beside ? room.x : 0,
+                   std::min(most, rows + (least > room.x - scrolled ? bar : 2))};
+    return table;
+  }
+
   static void table_ui(DrawContext& context, const Comparison& result) {
     std::vector<state::MethodChoice> methods;
     for (const Row& row : result->rows) methods.push_back(row.method);
@@ -211,21 +245,13 @@ class MethodComparePanel final : public Panel {
         widgets::Type::Text, context.figure ? figure_scale(sorted.size(), columns.size()) : 1.0F);
     ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                             ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-    ImVec2 outer;
-    float width = 0;
+    TableRoom room;
     if (!context.figure) {
       flags |= ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
-      const ImVec2 room = ImGui::GetContentRegionAvail();
-      // As high as its rows and its scroll bar below them, with room for the other one beside them.
-      const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y + 1;
-      const float rows = line * static_cast<float>(sorted.size() + 1),
-                  bar = ImGui::GetStyle().ScrollbarSize;
-      const float beside = rows > room.y ? bar : 0,
-                  least = widgets::em(kWidth * weight_of(columns));
-      width = std::max(room.x - beside, least);
-      outer.y = std::min(room.y, rows + (least > room.x - beside ? bar : 2));
+      room = room_of_table(context, result, labels, columns);
     }
-    if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, outer, width))
+    if (!ImGui::BeginTable("##methods", static_cast<int>(columns.size()), flags, room.outer,
+                           room.inner))
       return;
     if (!context.figure) ImGui::TableSetupScrollFreeze(1, 1);
     for (const CompareColumn& column : columns)
@@ -239,7 +265,8 @@ class MethodComparePanel final : public Panel {
     }
     if (!context.figure) point_at(context, result, columns, sorted, labels);
     ImGui::EndTable();
-    compare_plot_ui(context, result, labels);
+    if (room.plot_beside) ImGui::SameLine(0, widgets::em(kGap));
+    compare_plot_ui(context, result, labels, room.plot_beside);
   }
 
   // The cell and the row that the mouse was over in the frame before, below the heads.

@@ -207,9 +207,10 @@ inline float distance_to_line(ImVec2 at, ImVec2 from, ImVec2 to) {
 
 // The upper left corner of words about the dot `at`, `least` away from it or up to `most`: within low to
 // high, where they lie over the fewest of the dots, the line from their dot to them crosses the fewest, and
-// then as near as can be.
+// then as near as can be. Other words stand in `clear`: over these only where every place is.
 inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, ImVec2 low,
-                             ImVec2 high, const std::vector<Circle>& dots) {
+                             ImVec2 high, const std::vector<Circle>& dots,
+                             const std::vector<Circle>& clear = {}) {
   std::vector<ImVec2> places;
   for (float out = least; out <= most; out += widgets::em(1.5F))
     places.insert(places.end(), {{at.x + out, at.y - size.y / 2},
@@ -222,7 +223,7 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
                                  {at.x - out - size.x, at.y + out}});
   for (ImVec2& place : places)  // in a narrow plot words about a dot in the middle would be cut
     place.x = std::clamp(place.x, low.x, std::max(low.x, high.x - size.x));
-  constexpr std::size_t kOutside = 100000,
+  constexpr std::size_t kOutside = 100000, kUnread = 1000,
                         kHidden = 3;  // a dot under words is worse than one crossed
   const auto cost = [&](ImVec2 from) {
     const ImVec2 to(from.x + size.x, from.y + size.y);
@@ -230,13 +231,17 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
     if (from.x < low.x || from.y < low.y || to.x > high.x || to.y > high.y) sum = kOutside;
     const float near = widgets::em(0.2F);
     const ImVec2 end = nearest_of(at, from, to);
+    const auto hides = [&](const Circle& circle) {
+      const ImVec2 close = nearest_of(circle.at, from, to);
+      return std::hypot(close.x - circle.at.x, close.y - circle.at.y) < circle.radius + near;
+    };
+    const auto crosses = [&](const Circle& circle) {
+      return distance_to_line(circle.at, at, end) < circle.radius;
+    };
+    for (const Circle& words : clear) sum += hides(words) ? kUnread : crosses(words) ? kHidden : 0;
     for (const Circle& dot : dots) {
-      const ImVec2 close = nearest_of(dot.at, from, to);
-      if (std::hypot(close.x - dot.at.x, close.y - dot.at.y) < dot.radius + near)
-        sum += kHidden;
-      else if ((dot.at.x != at.x || dot.at.y != at.y) &&
-               distance_to_line(dot.at, at, end) < dot.radius)
-        ++sum;
+      const bool own = dot.at.x == at.x && dot.at.y == at.y;
+      sum += hides(dot) ? kHidden : !own && crosses(dot) ? 1 : 0;
     }
     return sum;
   };
@@ -247,10 +252,11 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
 }
 
 // Names the query that wants the watched keys most, beside its dot, one of `dots`; in a plot from low
-// to high.
+// to high, of which the titles stand in `clear`.
 inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
                            const state::Place& place, const Wanted& wanted,
-                           const std::vector<Circle>& dots, ImVec2 at, ImVec2 low, ImVec2 high) {
+                           const std::vector<Circle>& dots, ImVec2 at, ImVec2 low, ImVec2 high,
+                           const std::vector<Circle>& clear = {}) {
   if (!wanted || wanted->most <= 0) return;
   const std::int32_t position =
       place.chunk_info().begin + static_cast<std::int32_t>(wanted->most_of);
@@ -259,7 +265,7 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
   if (ImGui::CalcTextSize(full.c_str()).x < (high.x - low.x) * 0.5F) name = full;
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);
   const ImVec2 size = ImGui::CalcTextSize(name.c_str());
-  const ImVec2 from = place_of_words(at, out, out + widgets::em(12), size, low, high, dots);
+  const ImVec2 from = place_of_words(at, out, out + widgets::em(12), size, low, high, dots, clear);
   const ImVec2 begin(from.x - widgets::em(0.2F), from.y),
       end(from.x + size.x + widgets::em(0.2F), from.y + size.y);
   draw->AddLine(at, nearest_of(at, begin, end), palette.text, widgets::em(0.12F));

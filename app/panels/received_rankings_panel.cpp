@@ -1,6 +1,7 @@
 // received_rankings: the past keys ranked by the mean and by the largest attention that a window of
 // queries gives them, which of them are global or query-specific (received_rankings.h has the rule),
-// and which the method selected.
+// and what became of them under the method.
+#include "app/panels/fate_marks.h"
 #include "app/panels/map_plot.h"
 #include "app/state/labels.h"
 #include "app/state/questions/how_it_works/received_rankings.h"
@@ -14,6 +15,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 
 namespace kvloupe::panels {
 namespace {
@@ -23,6 +25,7 @@ using analysis::ReceivedRankings;
 using state::Place;
 using state::RankedSelectionQuestion;
 using state::ReceivedRankingsQuestion;
+using widgets::Meaning;
 using Ranked = state::Result<ReceivedRankingsQuestion>;
 using Selected = state::Result<RankedSelectionQuestion>;
 
@@ -31,12 +34,12 @@ struct Strip {
   const char* title;
   double begin, end;
 };
-enum StripIndex { kByMean, kByMax, kKinds, kSelected };
+enum StripIndex { kByMean, kByMax, kKinds, kFates };
 // A row each, with a gap to the next.
 constexpr std::array<Strip, 4> kStrips{{{"rank by mean", 0.08, 0.92},
                                         {"rank by maximum", 1.08, 1.92},
                                         {"kind", 2.18, 2.82},
-                                        {"selected", 3.18, 3.82}}};
+                                        {"kept", 3.18, 3.82}}};
 constexpr float kLeastStrips = 9, kLeastScatter = 12.5F;  // em, with their axes
 
 struct WindowChoice {
@@ -73,7 +76,16 @@ struct Picture {
   const Place& place() const { return ranked.question.place; }
   bool has_selection() const { return chosen && !chosen->selected.empty(); }
   bool selected(std::size_t key) const { return has_selection() && chosen->selected[key] != 0; }
+  state::KeyFate fate(std::size_t key) const { return chosen->fates[key]; }
 };
+
+// Of the fates of keys that share a pixel.
+state::KeyFate most_telling(const Picture& picture, std::size_t begin, std::size_t end) {
+  state::KeyFate found = picture.fate(begin);
+  for (std::size_t j = begin + 1; j < end; ++j)
+    if (prominence_of(picture.fate(j)) > prominence_of(found)) found = picture.fate(j);
+  return found;
+}
 
 ImU32 pixel_color(const widgets::Palette& palette, const Picture& picture, int strip,
                   std::pair<std::int64_t, std::int64_t> keys) {
@@ -87,23 +99,21 @@ ImU32 pixel_color(const widgets::Palette& palette, const Picture& picture, int s
       return palette.error;
     return widgets::sequential_color(palette, brightness(*best, r));
   }
-  bool kept = false, specific = false, global = false, broken = false, lost = false;
-  for (auto j = static_cast<std::size_t>(keys.first); j < static_cast<std::size_t>(keys.second);
-       ++j) {
-    const bool here = picture.selected(j);
-    kept |= here;
+  const auto begin = static_cast<std::size_t>(keys.first),
+             end = static_cast<std::size_t>(keys.second);
+  if (strip == kFates)
+    return picture.has_selection() ? color_of(palette, most_telling(picture, begin, end))
+                                   : palette.panel;
+  bool specific = false, global = false, broken = false;
+  for (std::size_t j = begin; j < end; ++j) {
     global |= r.kind[j] == KeyKind::Global;
     specific |= r.kind[j] == KeyKind::QuerySpecific;
     broken |= r.kind[j] == KeyKind::Broken;
-    lost |= (r.kind[j] == KeyKind::Global || r.kind[j] == KeyKind::QuerySpecific) && !here;
   }
-  if (strip == kKinds)
-    return widgets::color_of(palette, broken     ? KeyKind::Broken
-                                      : specific ? KeyKind::QuerySpecific
-                                      : global   ? KeyKind::Global
-                                                 : KeyKind::Other);
-  if (!picture.has_selection()) return palette.panel;
-  return lost ? palette.miss : kept ? palette.hit : palette.dropped;
+  return widgets::color_of(palette, broken     ? KeyKind::Broken
+                                    : specific ? KeyKind::QuerySpecific
+                                    : global   ? KeyKind::Global
+                                               : KeyKind::Other);
 }
 
 void fill_strips(const widgets::Palette& palette, const Picture& picture,
@@ -127,6 +137,7 @@ void fill_strips(const widgets::Palette& palette, const Picture& picture,
                                   widgets::MapTexture::cells_of_pixel(
                                       window.col_begin, window.col_end, window.width, x, keys));
   }
+  widgets::hatch_pixels(palette, window.width, pixels);
 }
 
 class ReceivedRankingsPanel final : public Panel {
@@ -190,7 +201,7 @@ class ReceivedRankingsPanel final : public Panel {
   static void finding_ui(DrawContext& context, const Picture& picture) {
     std::string text;
     if (picture.has_selection())
-      text = fmt::format("{} of the global and {} of the query-specific keys are selected. ",
+      text = fmt::format("{} of the global and {} of the query-specific keys are kept. ",
                          share(picture.chosen->global), share(picture.chosen->query_specific));
     headline_ui(context, text + of_span(picture.place(), picture));
     const widgets::FontScope small(widgets::Type::Caption);
@@ -235,7 +246,7 @@ class ReceivedRankingsPanel final : public Panel {
     }
     std::string chosen;
     if (picture.has_selection())
-      chosen = selected == 0 ? "none is selected; " : count(selected) + " selected; ";
+      chosen = selected == 0 ? "none is kept; " : count(selected) + " kept; ";
     return fmt::format("Of {}'s {} keys {}{} global and {} query-specific.",
                        state::readable_name(span->name), end - span->begin, chosen, count(global),
                        specific);
@@ -268,16 +279,32 @@ class ReceivedRankingsPanel final : public Panel {
     std::vector<widgets::LegendItem> items;
     for (const KeyKind kind : {KeyKind::Global, KeyKind::QuerySpecific})
       items.push_back({state::label_of(kind), widgets::color_of(context.palette, kind)});
-    if (picture.has_selection()) {
-      items.push_back({"selected", context.palette.hit});
-      items.push_back({"global or query-specific, not selected", context.palette.miss});
-      items.push_back(
-          {"neither, not selected", context.palette.muted, widgets::LegendItem::Shape::Ring});
-    }
+    for (const Meaning meaning : meanings_in(picture))
+      items.push_back(item_of(context.palette, meaning));
     if (const auto span = marked_keys(picture))
       items.push_back({state::readable_name(span->name), context.palette.text,
                        widgets::LegendItem::Shape::Ring});
     widgets::legend_ui(context.palette, items);
+  }
+
+  // The fates that occur, in the order of the legend of meanings.
+  static std::vector<Meaning> meanings_in(const Picture& picture) {
+    if (!picture.has_selection()) return {};
+    std::set<Meaning> there;
+    for (const state::KeyFate& fate : picture.chosen->fates) there.insert(meaning_of(fate));
+    std::vector<Meaning> meanings;
+    for (const Meaning meaning : widgets::all_meanings())
+      if (there.contains(meaning)) meanings.push_back(meaning);
+    return meanings;
+  }
+
+  // What is not kept has the colour of a ground: of dots the ring is seen.
+  static widgets::LegendItem item_of(const widgets::Palette& palette, Meaning meaning) {
+    if (meaning == Meaning::Lost)
+      return widgets::legend_of(palette, meaning, "lost: global or query-specific, not kept");
+    if (meaning == Meaning::NotKept)
+      return {widgets::name_of(meaning), palette.muted, widgets::LegendItem::Shape::Ring};
+    return widgets::legend_of(palette, meaning);
   }
 
   void strips_ui(DrawContext& context, const Picture& picture, ImVec2 size) {
@@ -323,8 +350,11 @@ class ReceivedRankingsPanel final : public Panel {
         {fmt::format("maximum {}, rank {}", share_text(r.max[j]), r.max_rank[j] + 1)}};
     if (r.kind[j] != KeyKind::Other)
       lines.push_back({state::label_of(r.kind[j]), widgets::color_of(context.palette, r.kind[j])});
-    if (picture.has_selection())
-      lines.push_back({picture.selected(j) ? "selected" : "not selected"});
+    if (picture.has_selection()) {
+      const Meaning meaning = meaning_of(picture.fate(j));
+      const ImU32 color = is_left(picture, j) ? 0 : color_of_key(context.palette, picture, j);
+      lines.push_back({widgets::name_of(meaning), color});
+    }
     widgets::tooltip(std::move(lines));
   }
 
@@ -362,17 +392,16 @@ class ReceivedRankingsPanel final : public Panel {
   static ImU32 color_of_key(const widgets::Palette& palette, const Picture& picture,
                             std::size_t key) {
     const KeyKind kind = picture.rankings().kind[key];
-    const ImU32 other = widgets::with_alpha(palette.muted, 0.45F);
-    if (picture.selected(key)) return palette.hit;
-    if (kind == KeyKind::Other) return other;
-    const bool wanted = kind == KeyKind::Global || kind == KeyKind::QuerySpecific;
-    return picture.has_selection() && wanted ? palette.miss : widgets::color_of(palette, kind);
+    if (kind == KeyKind::Broken) return palette.error;
+    if (picture.has_selection() && !is_left(picture, key))
+      return color_of(palette, picture.fate(key));
+    return kind == KeyKind::Other ? widgets::with_alpha(palette.muted, 0.45F)
+                                  : widgets::color_of(palette, kind);
   }
 
-  // Neither selected nor of a kind that should be.
+  // Not kept, and of no kind that should be.
   static bool is_left(const Picture& picture, std::size_t key) {
-    return picture.has_selection() && !picture.selected(key) &&
-           picture.rankings().kind[key] == KeyKind::Other;
+    return picture.has_selection() && meaning_of(picture.fate(key)) == Meaning::NotKept;
   }
 
   static void marks_ui(DrawContext& context, const Picture& picture, const Extent& least) {

@@ -1,5 +1,6 @@
 #include "app/panels/sweep_plots.h"
 
+#include "app/widgets/ink.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -44,7 +45,7 @@ void single_ui(DrawContext& context, const SweepStroke& line, ImVec2 at) {
   const float width = ImGui::CalcTextSize(line.curve->name.c_str()).x + 1.4F * r;
   const bool fits = at.x + width < ImPlot::GetPlotPos().x + ImPlot::GetPlotSize().x;
   draw->AddText({fits ? at.x + 1.4F * r : at.x - width, at.y - ImGui::GetTextLineHeight() / 2},
-                line.color, line.curve->name.c_str());
+                widgets::ink_of(context.palette, line.color), line.curve->name.c_str());
 }
 
 // Rings around the smallest budgets that are enough.
@@ -156,7 +157,7 @@ void budget_now_ui(DrawContext& context, const BudgetSweepQuestion& question, st
   // A curve may pass there.
   draw->AddRectFilled(at, {at.x + width - widgets::em(0.4F), at.y + ImGui::GetTextLineHeight()},
                       widgets::with_alpha(context.palette.panel, 0.85F));
-  draw->AddText(at, color, text.c_str());
+  draw->AddText(at, widgets::ink_of(context.palette, color), text.c_str());
 }
 
 }  // namespace kvloupe::panels

@@ -1,6 +1,7 @@
 #include "app/panels/tail_curves.h"
 
 #include "app/panels/map_plot.h"
+#include "app/widgets/ink.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ void label_ui(DrawContext& context, int line, ImU32 color, const std::string& te
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   draw->AddRectFilled(at, {at.x + size.x, at.y + size.y},
                       widgets::with_alpha(context.palette.panel, 0.7F));
-  draw->AddText(at, color, text.c_str());
+  draw->AddText(at, widgets::ink_of(context.palette, color), text.c_str());
 }
 
 }  // namespace

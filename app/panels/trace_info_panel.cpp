@@ -24,9 +24,10 @@ class TraceInfoPanel final : public Panel {
     // A figure has nothing to scroll with: its plots take what the tables leave.
     if (context.figure) tables_ui(context, result->facts);
     ImGui::Dummy({0, widgets::em(0.4F)});
-    timeline_.draw(context, context.workspace.place(), *result);
-    ImGui::Dummy({0, widgets::em(0.4F)});
-    if (!context.figure) tables_ui(context, result->facts);
+    // In a low window what the trace holds is in view, and the seconds of its chunks are below the fold.
+    timeline_.draw(context, context.workspace.place(), *result, [&] {
+      if (!context.figure) tables_ui(context, result->facts);
+    });
   }
 
  private:

@@ -136,8 +136,9 @@ constexpr ImPlotFlags kPlot = ImPlotFlags_NoLegend | ImPlotFlags_NoMenus | ImPlo
 }  // namespace
 
 void TraceTimeline::draw(DrawContext& context, const state::Place& place,
-                         const state::TraceInfoQuestion::Answer& answer) {
-  if (place.info().num_tokens == 0) return;
+                         const state::TraceInfoQuestion::Answer& answer,
+                         const std::function<void()>& between) {
+  if (place.info().num_tokens == 0) return between();
   std::vector<const Fact*> spans;
   for (const Fact& fact : answer.facts)
     if (fact.span) spans.push_back(&fact);
@@ -145,24 +146,23 @@ void TraceTimeline::draw(DrawContext& context, const state::Place& place,
   spans.resize(std::min(all, kMostSpans));
   if (tokens_ != place.info().num_tokens) x_ = {0.0, 1.0 * place.info().num_tokens};
   tokens_ = place.info().num_tokens;
-  if (!ImPlot::BeginAlignedPlots("##timeline", true)) return;
+  if (!ImPlot::BeginAlignedPlots("##timeline", true)) return between();
   const TickRoom room;
   const bool timed = std::ranges::any_of(
       answer.chunk_seconds, [](float seconds) { return std::isfinite(seconds) && seconds > 0; });
-  rows_ui(context, place, rows_of(spans), context.figure || !timed);
-  if (timed) seconds_ui(context, place, answer.chunk_seconds);
-  ImPlot::EndAlignedPlots();
+  rows_ui(context, place, rows_of(spans));
   if (spans.size() < all)
     widgets::text_wrapped(context.palette.muted,
                           fmt::format("Drawn are the first {} of {} spans; the span picker above "
                                       "and export --csv have all.",
                                       spans.size(), all));
+  between();
+  if (timed) seconds_ui(context, place, answer.chunk_seconds);
+  ImPlot::EndAlignedPlots();
 }
 
-void TraceTimeline::set_up_tokens(const state::Place& place, const char* label, bool ticks) {
-  ImPlot::SetupAxis(ImAxis_X1, label,
-                    ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoTickMarks |
-                        (ticks ? 0 : ImPlotAxisFlags_NoTickLabels));
+void TraceTimeline::set_up_tokens(const state::Place& place) {
+  ImPlot::SetupAxis(ImAxis_X1, "token", ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_NoTickMarks);
   ImPlot::SetupAxisFormat(ImAxis_X1, format_token_tick);
   ImPlot::SetupAxisLimitsConstraints(ImAxis_X1, 0, place.info().num_tokens);
   ImPlot::SetupAxisLinks(ImAxis_X1, &x_.Min, &x_.Max);
@@ -189,7 +189,7 @@ std::vector<TraceTimeline::Row> TraceTimeline::rows_of(const std::vector<const F
 }
 
 void TraceTimeline::rows_ui(DrawContext& context, const state::Place& place,
-                            const std::vector<Row>& rows, bool last) {
+                            const std::vector<Row>& rows) {
   std::vector<std::string> names = {"chunk"};
   for (const Row& row : rows)
     names.push_back(widgets::elided(state::readable_name(row.name), widgets::em(10)));
@@ -200,11 +200,11 @@ void TraceTimeline::rows_ui(DrawContext& context, const state::Place& place,
     labels.push_back(name.c_str());
   }
   const auto num_rows = static_cast<double>(names.size());
-  const float axis = (last ? 2 * ImGui::GetTextLineHeight() : 0) + widgets::em(1.2F);
+  const float axis = 2 * ImGui::GetTextLineHeight() + widgets::em(1.2F);
   const float height =
       std::max(static_cast<float>(num_rows) * row_height() + axis, least_plot_height());
   if (!ImPlot::BeginPlot("##rows", {-1, height}, kPlot)) return;
-  set_up_tokens(place, last ? "token" : nullptr, last);
+  set_up_tokens(place);
   ImPlot::SetupAxis(ImAxis_Y1, nullptr,
                     ImPlotAxisFlags_Invert | ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock |
                         ImPlotAxisFlags_NoTickMarks);
@@ -230,13 +230,13 @@ void TraceTimeline::seconds_ui(DrawContext& context, const state::Place& place,
   // A figure has nothing to scroll with, and the facts above say it in words.
   if (context.figure && ImGui::GetContentRegionAvail().y < widgets::em(11)) return;
   heading_ui(context, "Time by chunk", "seconds, what was recorded beside the model included");
-  // In the window the facts follow below.
+  // In the window the panel scrolls.
   const float height =
       context.figure
           ? std::min(plot_height(context, ImGui::GetContentRegionAvail().y), widgets::em(14))
           : std::max(least_plot_height(), widgets::em(11));
   if (!ImPlot::BeginPlot("##seconds", {-1, height}, kPlot)) return;
-  set_up_tokens(place, "token", true);
+  set_up_tokens(place);
   ImPlot::SetupAxis(ImAxis_Y1, "seconds", ImPlotAxisFlags_Lock);
   ImPlot::SetupAxisFormat(ImAxis_Y1, seconds_tick);
   ImPlot::SetupAxisLimits(ImAxis_Y1, 0, longest * 1.1,

@@ -4,15 +4,17 @@
 #include "app/panels/map_plot.h"
 #include "app/state/questions/how_it_ran/trace_info.h"
 
+#include <functional>
 #include <vector>
 
 namespace kvloupe::panels {
 
 class TraceTimeline {
  public:
-  // A click on a chunk goes there; a click on a span watches its keys. As high as its rows need.
+  // A click on a chunk goes there; a click on a span watches its keys. As high as its rows need. The
+  // seconds of chunks stand below what is drawn `between`.
   void draw(DrawContext& context, const state::Place& place,
-            const state::TraceInfoQuestion::Answer& answer);
+            const state::TraceInfoQuestion::Answer& answer, const std::function<void()>& between);
 
  private:
   using Fact = state::TraceInfoQuestion::Fact;
@@ -24,12 +26,10 @@ class TraceTimeline {
     std::vector<const Fact*> spans;
   };
   static std::vector<Row> rows_of(const std::vector<const Fact*>& spans);
-  // `last`: no plot with the same axis follows.
-  void rows_ui(DrawContext& context, const state::Place& place, const std::vector<Row>& rows,
-               bool last);
+  void rows_ui(DrawContext& context, const state::Place& place, const std::vector<Row>& rows);
   void seconds_ui(DrawContext& context, const state::Place& place,
                   const std::vector<float>& seconds);
-  void set_up_tokens(const state::Place& place, const char* label, bool ticks);
+  void set_up_tokens(const state::Place& place);
 
   ImPlotRange x_;
   std::int32_t tokens_ = -1;  // that x_ is for

@@ -1,4 +1,4 @@
-// worst_misses: why a method loses attention in the whole trace, as one bar, and the keys that it
+// worst_misses: why a method loses attention in every layer and head, as one bar, and the keys that it
 // lost with most of it; or those that it dropped and that were wanted later. A click on a line goes
 // there, so that the miss inspector explains it.
 #include "app/panels/worst_misses_table.h"
@@ -59,9 +59,13 @@ class WorstMissesPanel final : public Panel {
     } else {
       chips = trace_chips(context, place);
     }
-    const std::string layers = fmt::format("all {} layers, all chunks", place.info().layers.size());
+    const std::string layers = fmt::format("all {} layers, {}", place.info().layers.size(),
+                                           state::words_of(question.chunks, place.info()));
     chips.push_back(
-        {layers, 0, "Of every layer captured, head and chunk in which keys are chosen."});
+        {layers, 0,
+         std::string("Of every layer captured and head, in these chunks where keys are "
+                     "chosen") +
+             (question.chunks.chosen ? ": the choice of numbers in the bar above." : ".")});
     if (question.span)
       chips.push_back(
           {fmt::format("keys of \u201C{}\u201D", state::readable_name(question.span->name)),

@@ -20,7 +20,8 @@ class RowLosses {
   RowLosses(const LostKeysRequest& request, int layer, int row, std::int64_t num_tokens)
       : request_(request), layer_(layer), row_(row), streaks_(num_tokens) {}
 
-  void add(const CellRun& run, const std::vector<Stage>& stages, int q_heads_per_row,
+  // Where the cell is not `counted` its keys are only followed.
+  void add(const CellRun& run, const std::vector<Stage>& stages, int q_heads_per_row, bool counted,
            LostMass& sums) {
     const auto first = run.selection.first_candidate;
     const auto end = run.selection.end_of_candidates();
@@ -31,9 +32,10 @@ class RowLosses {
     for (std::int64_t key = first; key < end; ++key) {
       if (request_.span && (key < request_.span->begin || key >= request_.span->end)) continue;
       const auto own = static_cast<double>(mass[key]);
-      sums.whole += own;
       const std::uint8_t cause = causes[static_cast<std::size_t>(key - first)];
-      follow(key, run.cell.chunk, cause != kKept, own);
+      follow(key, run.cell.chunk, cause != kKept, counted, own);
+      if (!counted) continue;
+      sums.whole += own;
       if (cause == kKept) continue;
       sums.lost += own;
       std::optional<Stage> known;
@@ -45,7 +47,7 @@ class RowLosses {
         keys_[cause].push_back(
             {layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0, known});
     }
-    ++sums.cells;
+    sums.cells += counted;
   }
 
   void finish(LostKeys& result) {
@@ -97,7 +99,7 @@ class RowLosses {
     double when_dropped = 0, when_wanted = 0, lost = 0;
   };
 
-  void follow(std::int64_t key, int chunk, bool lost, double mass) {
+  void follow(std::int64_t key, int chunk, bool lost, bool counted, double mass) {
     if (!lost) {
       close(key);
       return;
@@ -107,7 +109,7 @@ class RowLosses {
     if (streak.dropped < 0) {
       streak.dropped = chunk;
       streak.when_dropped = mass;
-    } else if (streak.wanted < 0 || mass > streak.when_wanted) {
+    } else if (counted && (streak.wanted < 0 || mass > streak.when_wanted)) {
       streak.wanted = chunk;
       streak.when_wanted = mass;
     }
@@ -163,7 +165,11 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
       checked_chunks(session.info(), request.chunks, session.info().chunks.size());
   // What is evicted is decided by all chunks before.
   const bool needs_all = request.method.known() && request.method.spec->traits().evicts();
-  const int end = chunks.empty() ? 0 : chunks.back() + 1;
+  const std::vector<int> followed =
+      request.regrets_from_all_chunks
+          ? checked_chunks(session.info(), {}, session.info().chunks.size())
+          : chunks;
+  const int end = followed.empty() ? 0 : followed.back() + 1;
   if (needs_all)
     trace::require_queries(session.info(), end,
                            fmt::format("what {} lost is not known", request.method.spec->id()));
@@ -178,12 +184,14 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
     for (int chunk = 0; chunk < end; ++chunk) {
       context.cancel.throw_if_cancelled();
       context.report(++done, total, "looking for lost keys");
-      const bool wanted = std::binary_search(chunks.begin(), chunks.end(), chunk);
+      const bool wanted = std::binary_search(followed.begin(), followed.end(), chunk);
+      const bool counted = std::binary_search(chunks.begin(), chunks.end(), chunk);
       if (!wanted && !needs_all) continue;
       const CellRun run = cells.step(chunk, wanted);
       const bool may_lose = !request.method.known() || !cells.stages.empty();
       if (wanted && may_lose && run.selection.chooses_keys())
-        for (RowLosses& row : rows) row.add(run, cells.stages, result.layout.q_heads_per_row, sums);
+        for (RowLosses& row : rows)
+          row.add(run, cells.stages, result.layout.q_heads_per_row, counted, sums);
     }
     for (RowLosses& row : rows) row.finish(result);
     result.all.add(sums);

@@ -21,8 +21,11 @@ struct LostKeysRequest {
   // A run of a known method is selected anew by its SPEC. Of an unknown one what it recorded is searched,
   // and no cause is known but evictions.
   MethodChoice method;
-  std::vector<int> layers;               // empty: all captured
-  std::vector<int> chunks;               // empty: all
+  std::vector<int> layers;  // empty: all captured
+  std::vector<int> chunks;  // empty: all
+  // For regrets keys are followed through all chunks, and those wanted in `chunks` are listed. Else a key
+  // counts as dropped in the first of `chunks` that left it out.
+  bool regrets_from_all_chunks = false;
   std::optional<trace::TokenSpan> span;  // keys of this alone
   std::size_t count =
       kListedKeys;  // of each layer, row and cause, and of regrets of each layer and row

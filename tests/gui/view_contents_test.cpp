@@ -1,9 +1,11 @@
 // What single views promise of their contents.
+#include "app/panels/box_outline.h"
 #include "app/widgets/palette.h"
 #include "core/trace/trace_writer.h"
 #include "tests/gui/view_fixture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -169,6 +171,35 @@ TEST_F(ViewContents, TheTableOfGeometryHasWhatItsOptionsShow) {
   ASSERT_EQ(before.rows.size(), plain.rows.size());
   EXPECT_NE(cell_of(before, 5, "pc1"), cell_of(plain, 5, "pc1"));
   EXPECT_EQ(cell_of(before, 5, "s_q"), cell_of(plain, 5, "s_q"));
+}
+
+// A box that is turned has its titles beside its edges: a name is written elsewhere.
+TEST_F(ViewContents, NamesStandClearOfTheTitlesOfABox) {
+  open();
+  draw(*panels::make_panel("query_geometry"), true);  // a font
+  const std::vector<ImVec2> corners{{100, 160}, {200, 100}, {300, 160}, {300, 280},
+                                    {200, 340}, {100, 280}, {200, 220}, {200, 200}};
+  const std::vector<panels::Circle> titles = panels::beside_outline(corners);
+  ASSERT_GT(titles.size(), 20U);
+  const ImVec2 size(60, 15), dot(290, 220);
+  const auto touches = [&](ImVec2 from, const panels::Circle& circle) {
+    const ImVec2 near = panels::nearest_of(circle.at, from, {from.x + size.x, from.y + size.y});
+    return std::hypot(near.x - circle.at.x, near.y - circle.at.y) < circle.radius;
+  };
+  const auto is_clear = [&](ImVec2 from) {
+    return std::none_of(titles.begin(), titles.end(),
+                        [&](const panels::Circle& title) { return touches(from, title); });
+  };
+  for (const panels::Circle& title : titles) {
+    const bool in_middle =
+        title.at.x > 100 && title.at.x < 300 && title.at.y > 160 && title.at.y < 280;
+    EXPECT_FALSE(in_middle) << title.at.x << ", " << title.at.y;
+  }
+  const auto place = [&](const std::vector<panels::Circle>& clear) {
+    return panels::place_of_words(dot, 10, 120, size, {0, 0}, {480, 420}, {}, clear);
+  };
+  EXPECT_FALSE(is_clear(place({})));
+  EXPECT_TRUE(is_clear(place(titles)));
 }
 
 // Half-open.

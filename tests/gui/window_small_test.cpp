@@ -118,6 +118,79 @@ TEST_F(WindowSmall, WhatIsTallerThanItsPanelScrolls) {
   }
 }
 
+// The points of compared methods: a long table leaves them their room.
+TEST_F(WindowSmall, ComparedMethodsHaveTheirPlotWhateverTheTable) {
+  open_alone(trace());
+  workspace().cursor.set_method(state::Slot::A, "quoka:budget_tokens=256");
+  workspace().cursor.set_method(state::Slot::B, "sliding_window:budget_tokens=256");
+  workspace().cursor.set_option("method_compare.cells", "own");
+  explorer().panels().show("method_compare");
+  for (const char* methods : {"", "catalogue"}) {
+    workspace().cursor.set_option("method_compare.methods", methods);
+    settle();
+    ImGuiWindow* panel =
+        ImGui::FindWindowByName(explorer().panels().window_of("method_compare").c_str());
+    ImGui::SetScrollY(panel, panel->ScrollMax.y);
+    const auto plots = drawn_plots();
+    ASSERT_EQ(plots.size(), 1U) << methods;
+    EXPECT_GE(plots.front()->FrameRect.GetHeight(), 119.0F) << methods;
+    EXPECT_LE(plots.front()->FrameRect.Max.y, panel->InnerRect.Max.y) << methods;
+  }
+  for (const char* option : {"methods", "cells"})
+    workspace().cursor.set_option(std::string("method_compare.") + option, "");
+}
+
+// What the trace holds, and its runs, which can be chosen there.
+TEST_F(WindowSmall, FactsAndRunsOfATraceAreInView) {
+  open_alone(trace());
+  explorer().panels().show("trace_info");
+  settle();
+  const ImGuiWindow* panel =
+      ImGui::FindWindowByName(explorer().panels().window_of("trace_info").c_str());
+  ASSERT_NE(panel, nullptr);
+  // Of each table, that it begins so high that several of its lines are seen.
+  int tables = 0;
+  ImPool<ImGuiTable>& all = ImGui::GetCurrentContext()->Tables;
+  for (int i = 0; i < all.GetMapSize(); ++i) {
+    const ImGuiTable* table = all.TryGetMapData(i);
+    if (table == nullptr || table->OuterWindow != panel) continue;
+    EXPECT_LT(table->OuterRect.Min.y + 6 * ImGui::GetTextLineHeightWithSpacing(),
+              panel->InnerRect.Max.y);
+    ++tables;
+  }
+  EXPECT_EQ(tables, 2);
+}
+
+// What a page of the tour asks for is at hand, however long its text is.
+TEST_F(WindowSmall, ControlsOfATourAreInView) {
+  shell::TourColumn& tour = explorer().tour();
+  tour.open(state::first_tour());
+  std::size_t controls = 0;
+  for (std::size_t i = 0; i < tour.tour()->pages.size(); ++i) {
+    const state::TourPage& page = tour.tour()->pages[i];
+    if (page.knobs.empty()) continue;
+    tour.go(i);
+    settle();
+    frames(8);
+    settle();
+    drive("controls", [&](ImGuiTestContext* ctx) {
+      const ImGuiTestItemInfo item =
+          ctx->ItemInfo(("//###tour/**/##" + page.knobs.front()).c_str());
+      EXPECT_GT(item.RectFull.GetHeight(), 0) << page.title;
+      EXPECT_FLOAT_EQ(item.RectClipped.GetHeight(), item.RectFull.GetHeight()) << page.title;
+    });
+    // Neither is any of it scrolled.
+    const std::string name = "at hand " + std::to_string(i);
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
+      if (window->Active && std::string(window->Name).find(name) != std::string::npos) {
+        EXPECT_FLOAT_EQ(window->ScrollMax.y, 0) << page.title;
+        ++controls;
+      }
+  }
+  EXPECT_GE(controls, 4U);
+  tour.close();
+}
+
 // Queries and keys of A and B, each in a plot: low ones, beside each other.
 TEST_F(WindowSmall, GeometryKeepsAllPointsInsideItsPlots) {
   open_alone(trace());

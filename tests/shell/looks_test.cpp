@@ -1,6 +1,7 @@
 // Scale, theme and the colours of meanings.
 #include "app/shell/frame/desktop_theme.h"
 #include "app/shell/saved/settings.h"
+#include "app/widgets/ink.h"
 #include "app/widgets/meanings.h"
 #include "core/base/paths.h"
 
@@ -52,6 +53,27 @@ TEST(Theme, IsKeptByItsName) {
   std::ofstream(paths::config_dir() / "settings.json") << R"({"theme": "pink", "scale": 0.2})";
   EXPECT_EQ(shell::load_settings().theme, widgets::ThemeChoice::System);
   EXPECT_EQ(shell::load_settings().user_scale, shell::kLeastScale);
+}
+
+// Words in the colour of a mark, as pale as it may be: the method or the curve is still told by it.
+TEST(Ink, IsLegibleAndNoFurtherFromTheMarkThanNeeded) {
+  for (const auto theme : {ThemeKind::Dark, ThemeKind::Light})
+    for (const auto colors : {widgets::Colors::Usual, widgets::Colors::Gray}) {
+      const widgets::Palette& p = widgets::palette_of(theme, colors);
+      std::set<ImU32> inks;
+      for (const ImU32 mark : p.series) {
+        const ImU32 ink = widgets::ink_of(p, mark);
+        EXPECT_GE(widgets::contrast(ink, p.panel), widgets::kLegible) << std::hex << mark;
+        EXPECT_EQ(ink == mark, widgets::contrast(mark, p.panel) >= widgets::kLegible)
+            << std::hex << mark;
+        inks.insert(ink);
+      }
+      if (colors == widgets::Colors::Usual) {
+        EXPECT_EQ(inks.size(), p.series.size());
+      }
+    }
+  EXPECT_DOUBLE_EQ(widgets::contrast(IM_COL32_WHITE, IM_COL32_BLACK), 21);
+  EXPECT_NEAR(widgets::contrast(IM_COL32(0x77, 0x77, 0x77, 255), IM_COL32_WHITE), 4.48, 0.01);
 }
 
 TEST(Theme, ReadsWhatDesktopsSay) {

@@ -314,6 +314,11 @@ TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {
     const auto i = static_cast<std::size_t>(j);
     EXPECT_EQ(chosen->selected[i] != 0, is_kept) << j;
     const analysis::KeyKind kind = ranked->rankings.kind[i];
+    const KeyFate fate = chosen->fates[i];
+    const bool wanted =
+        kind == analysis::KeyKind::Global || kind == analysis::KeyKind::QuerySpecific;
+    EXPECT_EQ(fate.lost, wanted && !is_kept) << j;
+    EXPECT_EQ(fate.state, is_kept ? analysis::KeyState::Kept : analysis::KeyState::Dropped) << j;
     global += kind == analysis::KeyKind::Global;
     kept_global += kind == analysis::KeyKind::Global && is_kept;
     specific += kind == analysis::KeyKind::QuerySpecific;
@@ -330,6 +335,35 @@ TEST_F(HeadQuestionsTest, RankedSelectionCountsWhatTheMethodKept) {
   EXPECT_EQ(ranked->drawn_one_in, 1);
   EXPECT_EQ(ranked->drawn.size(), 48U);
   EXPECT_EQ(chosen->facts.choice, method);
+}
+
+// Sinks and recent keys are kept by rule, as in the KV map; where all is kept nothing is lost.
+TEST_F(HeadQuestionsTest, RankedSelectionKnowsWhatIsKeptByRuleAndWhatIsLost) {
+  using analysis::KeyKind;
+  using analysis::KeyState;
+  const Place place = at(trace_, 1, 2, 3);
+  const auto kinds = answer(ReceivedRankingsQuestion{place})->rankings.kind;
+  const auto fates = [&](const char* spec) {
+    return answer(RankedSelectionQuestion{place, choice_of_spec(spec, *place.trace)})->fates;
+  };
+  const auto count = [](const std::vector<KeyFate>& of, KeyState state) {
+    return std::count_if(of.begin(), of.end(),
+                         [&](const KeyFate& fate) { return fate.state == state; });
+  };
+  const auto streaming = fates("streaming_llm:budget_tokens=12,sink_tokens=4");
+  EXPECT_EQ(count(streaming, KeyState::Sink), 4);
+  EXPECT_EQ(count(streaming, KeyState::Recent), 8);
+  EXPECT_EQ(count(fates("quoka:budget_tokens=1000"), KeyState::Dense), 48);
+  // The newest key alone: the others that rank high are lost.
+  const auto newest = fates("sliding_window:budget_tokens=1");
+  ASSERT_EQ(newest.size(), 48U);
+  int lost = 0;
+  for (std::size_t key = 0; key < 47; ++key) {
+    EXPECT_EQ(newest[key].lost, kinds[key] != KeyKind::Other) << key;
+    lost += newest[key].lost;
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_FALSE(newest.back().lost);
 }
 
 TEST_F(HeadQuestionsTest, ManyOtherKeysAreThinnedAndNoTellingOneIs) {

@@ -119,6 +119,61 @@ TEST_F(LostKeysViews, WhatAWindowLosesIsAllThatLiesBeforeIt) {
                 " of all attention to past keys at a budget of 6. Why: 100 % budget.");
 }
 
+// The chunks that numbers are over: the sums, the list and the sentence are of these.
+TEST_F(LostKeysViews, LossIsOfTheChosenChunksAlone) {
+  open(kNewest);
+  workspace_.cursor.set_numbers({NumberScope::Kind::Range, 2, 2});
+  const auto result = misses();
+  ASSERT_EQ(result.state, ResultState::Ready) << result.error;
+  double whole = 0, lost = 0;
+  for (const int layer : {0, 1})
+    for (const int kv_head : {0, 1}) {
+      const auto all = mass(layer, kv_head, 2);
+      for (std::size_t key = 0; key < all.size(); ++key) {
+        whole += all[key];
+        if (key + kWindow < all.size()) lost += all[key];
+      }
+    }
+  EXPECT_NEAR(result->lost.all.whole, whole, 1e-4);
+  EXPECT_NEAR(result->lost.all.lost, lost, 1e-4);
+  EXPECT_EQ(result->lost.all.cells, 4);
+  EXPECT_EQ(sentence_of(result.question, *result),
+            "sliding_window loses " + rough_percent(lost / whole) +
+                " of all attention to past keys at a budget of 6, in chunk 2. Why: 100 % budget.");
+  ASSERT_FALSE(result->lost.keys.empty());
+  for (const replay::LostKey& key : result->lost.keys) EXPECT_EQ(key.chunk, 2);
+  // The chunk shown, wherever that is.
+  workspace_.cursor.set_numbers({NumberScope::Kind::Chunk});
+  go_to("chunk=3");
+  EXPECT_EQ(worst_misses_question(workspace_).chunks.list(), std::vector<int>{3});
+}
+
+// Wanted in the chosen chunks, dropped in any.
+TEST_F(LostKeysViews, RegretsOfAChunkWereDroppedBeforeIt) {
+  open(kNewest);
+  workspace_.cursor.set_option("worst_misses.list", "regrets");
+  workspace_.cursor.set_numbers({NumberScope::Kind::Range, 3, 3});
+  std::set<std::tuple<int, int, int, int>> expected, found;
+  for (const int layer : {0, 1})
+    for (const int kv_head : {0, 1})
+      for (int key = 0; key + kWindow < begin_of(2); ++key) {
+        const int dropped = key + kWindow < begin_of(1) ? 1 : 2;
+        const auto at = static_cast<std::size_t>(key);
+        if (mass(layer, kv_head, 3)[at] > mass(layer, kv_head, dropped)[at])
+          expected.insert({layer, kv_head, key, dropped});
+      }
+  ASSERT_FALSE(expected.empty());
+  const auto result = misses();
+  ASSERT_EQ(result.state, ResultState::Ready) << result.error;
+  for (const replay::Regret& regret : result->lost.regrets) {
+    EXPECT_EQ(regret.wanted, 3);
+    found.insert({regret.layer, regret.row, static_cast<int>(regret.key), regret.dropped});
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(result->lost.all.cells, 4) << "the sums are of the chunk alone";
+  for (const replay::LostKey& key : result->lost.keys) EXPECT_EQ(key.chunk, 3);
+}
+
 TEST_F(LostKeysViews, ARegretIsADroppedKeyThatALaterChunkWantsMore) {
   open(kNewest);
   workspace_.cursor.set_option("worst_misses.list", "regrets");

@@ -12,6 +12,8 @@
 #include "tests/base/matchers.h"
 #include "tests/state/workspace_fixture.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <string>
 #include <vector>
@@ -88,7 +90,7 @@ TEST_F(NumberScopes, ReachEveryViewThatHasNumbersOverChunks) {
   for (const state::ViewInfo& view : state::views())
     if (view.over_chunks) able.push_back(view.id);
   EXPECT_THAT(able, ::testing::UnorderedElementsAre("kv_map", "layer_head_overview", "budget_sweep",
-                                                    "method_compare"));
+                                                    "method_compare", "worst_misses"));
   // One step of the history.
   EXPECT_TRUE(workspace.cursor.back());
   EXPECT_TRUE(workspace.cursor.back());
@@ -117,6 +119,33 @@ TEST_F(NumberScopes, CompareCountsTheSpanInTheChosenChunksAlone) {
   // Of [400, 416) chunk 3 is the one that holds it: no key of it comes before.
   EXPECT_DOUBLE_EQ(kept_in("all"), 0.5);
   EXPECT_DOUBLE_EQ(kept_in("own"), 0);  // from the question on, of old
+}
+
+// What stands above the map: each number says of which chunks it is, wherever the place is.
+TEST_F(NumberScopes, TheMapsSentenceNamesTheChunksOfEachNumber) {
+  open();
+  workspace.cursor.set_method(state::Slot::A, "sliding_window:budget_tokens=256");
+  const auto sentence = [&](int chunk, const char* scope) {
+    workspace.cursor.set_chunk(chunk);
+    const auto map = answer_to(state::KvMapQuestion{place(), workspace.method()});
+    const auto recall = answer_to(state::RecallQuestion{place(), workspace.method()});
+    EXPECT_TRUE(map && recall);
+    return state::finding_of(*map, &*recall, chunks(scope), place());
+  };
+  const auto recall = *answer_to(state::RecallQuestion{place(), workspace.method()});
+  const auto in = [&](int chunk) { return fmt::format("mass recall {:.3f}.", recall[chunk]); };
+  const std::string sixth = "Chunk 6: None of needle's 16 keys is kept, " + in(6);
+  EXPECT_EQ(sentence(6, "question"), sixth + " From the question on (chunk 7): " + in(7));
+  EXPECT_EQ(sentence(6, "chunk"), sixth);
+  EXPECT_EQ(sentence(6, "6"), sixth);
+  EXPECT_EQ(sentence(6, "own"), sixth);
+  EXPECT_EQ(sentence(7, "question"), "Chunk 7: None of needle's 16 keys is kept, " + in(7));
+  EXPECT_EQ(sentence(5, "5-6"),
+            "Chunk 5: 16 of needle's 16 keys are kept, " + in(5) +
+                fmt::format(" Chunks 5 to 6: mass recall {:.3f}.", (recall[5] + recall[6]) / 2));
+  // Before the needle, in a chunk that keeps everything, only what is chosen has a number.
+  EXPECT_EQ(sentence(0, "6"), "Chunk 6: " + in(6));
+  EXPECT_EQ(sentence(0, "chunk"), "");
 }
 
 TEST_F(NumberScopes, TheSweepFindsTheBudgetThatKeepsTheSpan) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Says how far the colours of meanings, and those of causes, lie apart, for a normal eye and for one without green cones
-(deuteranopia; Machado, Oliveira and Fernandes 2009), as CIEDE2000. Exits 1 where two of them are nearer than promised.
+(deuteranopia; Machado, Oliveira and Fernandes 2009), as CIEDE2000. Exits 1 where two of them are nearer than promised, or
+where words in a colour of the palette are hard to read.
 
 It reads app/widgets/palette.cpp. What lies over others in an area of its own pattern (evicted, hatched) counts by its ground.
 """
@@ -14,6 +15,9 @@ import sys
 PALETTE = pathlib.Path(__file__).resolve().parents[2] / "app/widgets/palette.cpp"
 MEANINGS = ["hit", "miss", "waste", "by_rule", "evicted", "current", "dense", "dropped"]
 LEAST_MEANINGS, LEAST_CAUSES = 16.0, 10.0
+# Words in other colours go through widgets::ink_of (app/widgets/ink.h). `faint` is of what may be overlooked.
+WORDS = ["text", "muted", "accent", "slot_b", "good", "error"]
+LEAST_CONTRAST = 4.5
 EYES = {
     "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
@@ -53,6 +57,18 @@ def difference(first, second):
     return math.sqrt((dl / sl) ** 2 + (dc / sc) ** 2 + (dh / sh) ** 2 + rotation * (dc / sc) * (dh / sh))
 
 
+def luminance(color):
+    channels = [(color >> shift & 255) / 255 for shift in (16, 8, 0)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first, second):
+    """WCAG 2."""
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
 def themes():
     for name, body in re.findall(r"Palette make_(\w+)\(\) \{(.*?)\n\}", PALETTE.read_text(), re.S):
         colors = {role: int(value, 16) for role, value in re.findall(r"p\.(\w+) = rgb\(0x(\w+)\);", body)}
@@ -71,6 +87,11 @@ def main():
                     (difference(lab(group[a], matrix), lab(group[b], matrix)), a, b) for a, b in itertools.combinations(group, 2))
                 print(f"{theme}, {eye}: {what} differ by at least {nearest:.1f} ({a}, {b})")
                 bad += nearest < least
+        for role in WORDS:
+            for ground in ("panel", "raised") if role in ("text", "muted") else ("panel",):
+                ratio = contrast(colors[role], colors[ground])
+                print(f"{theme}: words in {role} on {ground} have a contrast of {ratio:.1f}")
+                bad += ratio < LEAST_CONTRAST
     return 1 if bad else 0
 
 

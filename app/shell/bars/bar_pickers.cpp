@@ -142,8 +142,10 @@ void numbers_picker_ui(state::Workspace& workspace, const widgets::Palette& pale
           state::chunk_name(place.info(), place.chunk).c_str(), chunks.c_str());
     else
       widgets::tooltip(
-          "The chunks that numbers are over, in the overview, runs, KV map, compare and sweep: "
-          "%s.\nA mean over chunks in which nobody asks for a key hides what is left when somebody "
+          "The chunks that numbers are over, in the overview, runs, KV map, compare, sweep and "
+          "worst "
+          "misses: %s.\nA mean over chunks in which nobody asks for a key hides what is left when "
+          "somebody "
           "does.",
           scope.kind == Kind::Own ? "each view's own" : chunks.c_str());
   }

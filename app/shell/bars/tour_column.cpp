@@ -9,6 +9,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <optional>
 #include <system_error>
 
@@ -147,6 +148,20 @@ void TourColumn::page_ui(const widgets::Palette& palette) {
   }
   ImGui::Dummy({0, widgets::grid(0.5F)});
   widgets::markdown_ui(palette, body_);
+}
+
+void TourColumn::hand_ui(const widgets::Palette& palette, float most) {
+  const state::TourPage& now = tour_->pages[page_];
+  if (to_try_.empty() && to_see_.empty() && now.goals.empty()) return;
+  ImGui::Separator();
+  ImGui::SetNextWindowSizeConstraints({0, 0}, {FLT_MAX, most});
+  if (ImGui::BeginChild(fmt::format("at hand {}", page_).c_str(), {0, 0},
+                        ImGuiChildFlags_AutoResizeY))
+    try_ui(palette, now);
+  ImGui::EndChild();
+}
+
+void TourColumn::try_ui(const widgets::Palette& palette, const state::TourPage& now) {
   part_ui(palette, "Try", to_try_);
   const state::MethodChoice& method = workspace_.method(state::Slot::A);
   if (!now.knobs.empty() && on_its_trace() && method.known())
@@ -189,11 +204,14 @@ void TourColumn::draw(const widgets::Palette& palette) {
                                   kFlags)) {
     head_ui(palette);
     if (tour_) {
-      const float foot = ImGui::GetFrameHeightWithSpacing() + widgets::grid(1);
       // Each page is scrolled by itself, so that the next one begins at its top.
-      if (ImGui::BeginChild(fmt::format("page {}", page_).c_str(), {0, -foot})) page_ui(palette);
+      const float room = ImGui::GetContentRegionAvail().y;
+      if (ImGui::BeginChild(fmt::format("page {}", page_).c_str(), {0, -below_})) page_ui(palette);
       ImGui::EndChild();
+      const float top = ImGui::GetCursorPosY();
+      hand_ui(palette, room * 0.6F);
       foot_ui(palette);
+      below_ = ImGui::GetCursorPosY() - top;
     }
   }
   ImGui::End();

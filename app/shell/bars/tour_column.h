@@ -44,6 +44,9 @@ class TourColumn {
   void show_page();
   void head_ui(const widgets::Palette& palette);
   void page_ui(const widgets::Palette& palette);
+  // What is to be done, with its controls, and what comes of it: in view whatever is scrolled.
+  void hand_ui(const widgets::Palette& palette, float most);
+  void try_ui(const widgets::Palette& palette, const state::TourPage& now);
   static void part_ui(const widgets::Palette& palette, const char* word,
                       const std::vector<widgets::MarkdownBlock>& blocks);
   void foot_ui(const widgets::Palette& palette);
@@ -57,6 +60,7 @@ class TourColumn {
   std::set<std::size_t> done_;
   std::vector<widgets::MarkdownBlock> body_, to_try_, to_see_;
   bool tells_ = false;  // what is to be seen, before the page is done
+  float below_ = 0;     // the page: the height of all that stands there, in the last frame
   std::filesystem::file_time_type saved_;
   std::chrono::steady_clock::time_point looked_;
   MethodKnobs knobs_;

@@ -219,8 +219,6 @@ GeometryForm geometry_form(const Workspace& workspace) {
   return form;
 }
 
-const char* label_of(KeyFate fate) { return fate.lost ? "lost" : label_of(fate.state); }
-
 QueryGeometryQuestion::Answer QueryGeometryQuestion::work(Steps& steps) const {
   Answer answer;
   answer.geometry = engine().query_geometry(*place.trace->session, place.layer, place.chunk,

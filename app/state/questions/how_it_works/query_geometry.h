@@ -3,8 +3,8 @@
 // queries of the same chunk.
 #pragma once
 
+#include "app/state/key_fate.h"
 #include "app/state/questions/how_it_works/head_points.h"
-#include "core/analysis/kv_map.h"
 #include "core/analysis/query_geometry.h"
 
 #include <array>
@@ -56,14 +56,6 @@ struct GeometryForm {
 };
 class Workspace;
 GeometryForm geometry_form(const Workspace& workspace);
-
-// What became of a key in the place's chunk.
-struct KeyFate {
-  analysis::KeyState state = analysis::KeyState::Future;
-  bool lost = false;  // not kept, though its true attention is among the largest
-  bool operator==(const KeyFate&) const = default;
-};
-const char* label_of(KeyFate fate);
 
 // The method may be none.
 struct GeometryQuestion : OfMethod<At::Cell> {

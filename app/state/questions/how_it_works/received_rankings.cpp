@@ -1,5 +1,6 @@
 #include "app/state/questions/how_it_works/received_rankings.h"
 
+#include "app/state/questions/kept/kv_map.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/engine/engine.h"
@@ -33,6 +34,21 @@ void count_and_thin(ReceivedRankingsQuestion::Answer& answer) {
       answer.drawn.push_back(static_cast<std::int32_t>(j));
     }
   }
+}
+
+// The map has a row for each chunk of which the run knows anything.
+std::vector<KeyFate> fates_of(const ReceivedRankings& rankings,
+                              const std::vector<std::uint8_t>& selected,
+                              const replay::ReplayCell& cell, const analysis::KvMap& map) {
+  std::size_t chunk = 0;
+  while (map.chunks[chunk].begin != cell.span.begin) ++chunk;
+  std::vector<KeyFate> fates;
+  for (std::size_t key = 0; key < selected.size(); ++key) {
+    const KeyKind kind = rankings.kind[key];
+    const bool wanted = kind == KeyKind::Global || kind == KeyKind::QuerySpecific;
+    fates.push_back({map.at(chunk, static_cast<std::int32_t>(key)), wanted && selected[key] == 0});
+  }
+  return fates;
 }
 
 std::string problem(Workspace& workspace) {
@@ -104,13 +120,16 @@ RankedSelectionQuestion::Answer RankedSelectionQuestion::work(Steps& steps) cons
   answer.selected.assign(static_cast<std::size_t>(num_keys), 0);
   for (const std::int32_t position : kept)
     if (position < num_keys) answer.selected[static_cast<std::size_t>(position)] = 1;
+  answer.fates = fates_of(ranked->rankings, answer.selected, *cell,
+                          steps.need(KvMapQuestion{place, method})->map);
   answer.global = analysis::count_kind(ranked->rankings, KeyKind::Global, kept);
   answer.query_specific = analysis::count_kind(ranked->rankings, KeyKind::QuerySpecific, kept);
   return answer;
 }
 
 std::uint64_t RankedSelectionQuestion::bytes(const Answer& answer) {
-  return answer.selected.size() + answer.facts.chunks.size() * sizeof(answer.facts.chunks[0]);
+  return answer.selected.size() + answer.fates.size() * sizeof(answer.fates[0]) +
+         answer.facts.chunks.size() * sizeof(answer.facts.chunks[0]);
 }
 
 ViewInfo received_rankings_view() {

@@ -2,6 +2,7 @@
 // them, and which of them the method selected.
 #pragma once
 
+#include "app/state/key_fate.h"
 #include "app/state/questions/how_it_ran/run.h"
 #include "core/analysis/received_rankings.h"
 
@@ -33,6 +34,8 @@ struct RankedSelectionQuestion : OfMethod<At::Cell | At::Window> {
   static constexpr const char* kName = "ranked selection";
   struct Answer {
     std::vector<std::uint8_t> selected;  // [keys ranked]; empty: the run has nothing for the chunk
+    // Of the same keys. Lost: global or query-specific, and not selected.
+    std::vector<KeyFate> fates;
     analysis::KindCount global, query_specific;
     MethodFacts facts;
   };

@@ -7,6 +7,9 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/analysis/kv_difference.h"
+#include "core/base/letters.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -178,6 +181,28 @@ std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const Me
     ++cells;
   }
   return cells > 0 ? std::optional(sum / cells) : std::nullopt;
+}
+
+std::string finding_of(const KvMapQuestion::Answer& answer, const RecallQuestion::Answer* recall,
+                       const NumberChunks& chunks, const Place& place) {
+  const auto recall_in = [&](const NumberChunks& of) {
+    const auto mean =
+        recall != nullptr ? mean_recall(*recall, answer.facts, of, place.info()) : std::nullopt;
+    return mean ? fmt::format("mass recall {:.3f}", *mean) : std::string();
+  };
+  const auto sentence = [&](const NumberChunks& of, const std::string& words) {
+    return fmt::format("{}: {}.", capitalised(words_of(of, place.info())), words);
+  };
+  const NumberChunks here = number_chunks({NumberScope::Kind::Chunk}, place, chunks.kind);
+  const auto kept = kept_of_span(answer, place);
+  std::string of_chunk = kept ? words_of(*kept) : "";
+  if (const std::string own = recall_in(here); !own.empty())
+    of_chunk += (of_chunk.empty() ? "" : ", ") + own;
+  std::string text = of_chunk.empty() ? "" : sentence(here, of_chunk);
+  if (!chunks.chosen || chunks.range == here.range) return text;
+  if (const std::string mean = recall_in(chunks); !mean.empty())
+    text += (text.empty() ? "" : " ") + sentence(chunks, mean);
+  return text;
 }
 
 ViewInfo kv_map_view() {

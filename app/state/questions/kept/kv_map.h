@@ -48,4 +48,10 @@ struct RecallQuestion : OfMethod<At::Head> {
 std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const MethodFacts& facts,
                                   const NumberChunks& chunks, const trace::TraceInfo& info);
 
+// "Chunk 8: 19 of needle's 22 keys are kept, mass recall 0.912. From the question on (chunk 15): mass recall
+// 0.693.": of the chunk shown, and where other ones were chosen for numbers of those, too. `recall` may be
+// null; empty where nothing is to be said.
+std::string finding_of(const KvMapQuestion::Answer& answer, const RecallQuestion::Answer* recall,
+                       const NumberChunks& chunks, const Place& place);
+
 }  // namespace kvloupe::state

@@ -80,6 +80,13 @@ std::optional<trace::TokenSpan> needle_of(Place place) {
   return watched_span(place);
 }
 
+// Chunks that were captured without queries say nothing; of those alone it is told why.
+std::vector<int> with_queries(const std::vector<int>& chunks, const trace::TraceInfo& info) {
+  std::vector<int> able = chunks;
+  std::erase_if(able, [&](int chunk) { return !info.has_queries(chunk); });
+  return able.empty() ? chunks : able;
+}
+
 bool passes(const MissFilter& filter, int layer, int row, std::int64_t key) {
   return (!filter.layer || *filter.layer == layer) && (!filter.row || *filter.row == row) &&
          (!filter.span || (key >= filter.span->begin && key < filter.span->end));
@@ -151,6 +158,8 @@ LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
   replay::LostKeysRequest request;
   request.method = choice_anew(*method.spec);
   request.layers = {place.layer};
+  request.chunks = with_queries(chunks.list(), place.info());
+  request.regrets_from_all_chunks = regrets;
   request.span = span;
   request.device = place.device;
   return engine().lost_keys(*place.trace->session, request, steps.context);
@@ -167,7 +176,7 @@ Answer WorstMissesQuestion::work(Steps& steps) const {
   answer.lost.layout = selection::row_layout(*method.spec, place.trace->shape());
   for (const int layer : place.info().layers) {
     steps.context.cancel.throw_if_cancelled();
-    LayerMissesQuestion question{place, method, span};
+    LayerMissesQuestion question{place, method, span, chunks, regrets};
     question.place.layer = layer;
     add_layer(*steps.need(question), answer);
     if (!answer.finished()) steps.show(answer);
@@ -177,6 +186,9 @@ Answer WorstMissesQuestion::work(Steps& steps) const {
 
 WorstMissesQuestion worst_misses_question(const Workspace& workspace) {
   WorstMissesQuestion question{workspace.place(), workspace.method()};
+  question.chunks = number_chunks(workspace);
+  // Of all chunks both lists are one answer.
+  question.regrets = question.chunks.range && lists_regrets(workspace);
   if (workspace.option(kViewId, "keys") == "needle" && !question.place.empty())
     question.span = needle_of(question.place).value_or(trace::TokenSpan{"needle", 0, 0});
   return question;
@@ -211,8 +223,13 @@ std::string sentence_of(const WorstMissesQuestion& question, const Answer& answe
   const std::string what = question.span ? fmt::format("what \u201C{}\u201D receives",
                                                        readable_name(question.span->name))
                                          : std::string("all attention to past keys");
-  if (sums.cells == 0) return fmt::format("{}{} chooses no keys here: none is lost.", id, at);
-  if (sums.lost <= 0) return fmt::format("{}{} loses none of {}.", id, at, what);
+  const std::string in =
+      question.chunks.range
+          ? fmt::format(", {}{}", question.chunks.kind == NumberScope::Kind::Question ? "" : "in ",
+                        words_of(question.chunks, question.place.info()))
+          : "";
+  if (sums.cells == 0) return fmt::format("{}{}{} chooses no keys here: none is lost.", id, at, in);
+  if (sums.lost <= 0) return fmt::format("{}{} loses none of {}{}.", id, at, what, in);
   std::string causes;
   for (const Stage cause : answer.causes)
     causes += fmt::format("{}{} {}", causes.empty() ? "" : ", ",
@@ -221,8 +238,8 @@ std::string sentence_of(const WorstMissesQuestion& question, const Answer& answe
       answer.finished() ? ""
                         : fmt::format("So far, in {} of {} layers: ", answer.lost.layers.size(),
                                       answer.num_layers);
-  return fmt::format("{}{} loses {} of {}{}. Why: {}.", so_far, id,
-                     rough_percent(sums.lost / sums.whole), what, at, causes);
+  return fmt::format("{}{} loses {} of {}{}{}. Why: {}.", so_far, id,
+                     rough_percent(sums.lost / sums.whole), what, at, in, causes);
 }
 
 void go_to(Workspace& workspace, const MissPlace& there, const selection::RowLayout& layout) {
@@ -311,7 +328,7 @@ template std::vector<std::int32_t> lines_of(const std::vector<Regret>&, const Mi
 
 ViewInfo worst_misses_view() {
   return ViewInfo{kViewId, "Worst misses",
-                  "the keys of most attention that a method lost in the whole trace, and why",
+                  "the keys of most attention that a method lost in any layer and head, and why",
                   "Lost keys"}
       .with(
           {{"keys",
@@ -322,6 +339,7 @@ ViewInfo worst_misses_view() {
             {"lost", "regrets"},
             "lost: each key that a chunk attends to and the method left out; regrets: keys that it "
             "dropped and that a later chunk wanted more"}})
+      .count_chunks()
       .draw(problem_with<worst_misses_question>, table);
 }
 

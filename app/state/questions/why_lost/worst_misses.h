@@ -1,7 +1,8 @@
-// The view worst_misses: the keys that a method lost in the whole trace and why, and those that it
-// dropped and that a later chunk wanted.
+// The view worst_misses: the keys that a method lost in every layer and head and why, and those that it
+// dropped and that a later chunk wanted, over the chunks of the scope of numbers.
 #pragma once
 
+#include "app/state/number_chunks.h"
 #include "app/state/question_at.h"
 #include "core/replay/lost_keys.h"
 
@@ -22,8 +23,11 @@ std::string why_no_losses(const Place& place, const MethodChoice& method,
 template <PlaceParts kParts>
 struct OfLostKeys : OfMethodAnew<kParts> {
   std::optional<trace::TokenSpan> span = {};
+  NumberChunks chunks = {};  // whose queries count
+  // Where chunks are chosen a key may have been dropped before them: it takes longer.
+  bool regrets = false;
 
-  std::string key() const { return OfMethodAnew<kParts>::key(span); }
+  std::string key() const { return OfMethodAnew<kParts>::key(span, chunks, regrets); }
   std::string obstacle() const { return why_no_losses(this->place, this->method, span); }
 };
 
