@@ -4,7 +4,7 @@
 //   struct KvMapQuestion : OfMethod<At::Head> {          // question_at.h: place and method, key, obstacle
 //     static constexpr const char* kName = "kv map";     // part of the key
 //     using Answer = KvMapAnswer;                         // immutable once made, free of Torch
-//     std::string title() const;                          // "Laying out the KV map"
+//     std::string title() const;                          // "Laying out the KV map"; where a view asks
 //     Answer work(Steps& steps) const;                    // throws Error
 //     std::string key() const;                            // with the members that it adds
 //     // where the defaults do not fit:
@@ -39,7 +39,6 @@ concept Question = std::copyable<Q> && requires(const Q& question, Steps& steps)
   typename Q::Answer;
   { Q::kName } -> std::convertible_to<std::string>;
   { question.key() } -> std::convertible_to<std::string>;
-  { question.title() } -> std::convertible_to<std::string>;
   { question.work(steps) } -> std::same_as<typename Q::Answer>;
 };
 

@@ -25,7 +25,6 @@ struct RunQuestion : OfRun<At::Layer> {
 // The same with what the sets are worth: mass recall, overlap, score errors of lanes.
 struct MeasuredRunQuestion : OfMethod<At::Layer> {
   static constexpr const char* kName = "measured run";
-  static constexpr Pace kPace = Pace::Patient;
   using Answer = replay::ReplayResult;
 
   std::string title() const;

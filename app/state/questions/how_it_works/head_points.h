@@ -21,7 +21,6 @@ struct HeadPointsQuestion : OfPlace<At::Head> {
   std::string key() const {
     return OfPlace::key(all_chunks ? -1 : place.chunk, components, apart, before_rotary);
   }
-  std::string title() const { return "Fitting the principal components"; }
   std::string obstacle() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
@@ -34,7 +33,6 @@ struct HeadAttentionQuestion : OfPlace<At::Head> {
   using Answer = analysis::HeadAttention;
 
   std::string key() const { return OfPlace::key(all_chunks ? -1 : place.chunk); }
-  std::string title() const { return "Recomputing the head's attention"; }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
     return bytes_in(answer.given, answer.received);

@@ -3,6 +3,7 @@
 #include "app/state/questions/kept/kv_map.h"
 #include "app/state/view.h"
 #include "app/state/workspace.h"
+#include "core/base/error.h"
 #include "core/engine/engine.h"
 
 #include <algorithm>
@@ -40,8 +41,9 @@ void count_and_thin(ReceivedRankingsQuestion::Answer& answer) {
 std::vector<KeyFate> fates_of(const ReceivedRankings& rankings,
                               const std::vector<std::uint8_t>& selected,
                               const replay::ReplayCell& cell, const analysis::KvMap& map) {
-  std::size_t chunk = 0;
-  while (map.chunks[chunk].begin != cell.span.begin) ++chunk;
+  const auto found = std::ranges::find(map.chunks, cell.span.begin, &trace::ChunkInfo::begin);
+  KVLOUPE_CHECK(found != map.chunks.end());
+  const auto chunk = static_cast<std::size_t>(found - map.chunks.begin());
   std::vector<KeyFate> fates;
   for (std::size_t key = 0; key < selected.size(); ++key) {
     const KeyKind kind = rankings.kind[key];

@@ -153,10 +153,6 @@ std::string MethodAveragesQuestion::key() const {
   return key_of_members(part_key(place, all_layers), method, watched, counted_key(chunks));
 }
 
-std::string MethodAveragesQuestion::title() const {
-  return fmt::format("Averaging {} in {}", method.id(), words_of_layers(place, all_layers));
-}
-
 MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const {
   const session::TraceSession& session = *place.trace->session;
   const std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};

@@ -17,14 +17,12 @@ namespace kvloupe::state {
 // One method in one layer or in all.
 struct MethodAveragesQuestion : OfMethod<At::Trace> {
   static constexpr const char* kName = "method averages";
-  static constexpr Pace kPace = Pace::Patient;
   bool all_layers = false;
   std::optional<trace::TokenSpan> watched = {};  // whose share of keys kept is averaged
   NumberChunks chunks = {};
   using Answer = analysis::MethodAverages;
 
   std::string key() const;
-  std::string title() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };

@@ -93,7 +93,6 @@ struct KeyLifeQuestion : OfKey<At::Layer> {
 // What a method selected in one chunk of all layers.
 struct ChunkSetsQuestion : OfRun<At::Chunk> {
   static constexpr const char* kName = "sets of all layers";
-  static constexpr Pace kPace = Pace::Patient;
   using Answer = replay::ReplayResult;
 
   Answer work(Steps& steps) const;

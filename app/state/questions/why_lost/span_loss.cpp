@@ -35,10 +35,6 @@ SpanCountQuestion::Answer SpanCountQuestion::work(Steps& steps) const {
   return replay::count_span(run, method, *span);
 }
 
-std::string LayerSpanLossQuestion::title() const {
-  return fmt::format("Asking why {} lost the span in layer {}", method.id(), place.layer);
-}
-
 LayerSpanLossQuestion::Answer LayerSpanLossQuestion::work(Steps& steps) const {
   replay::SpanLossRequest request;
   request.method = method;

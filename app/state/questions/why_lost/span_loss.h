@@ -47,12 +47,10 @@ struct SpanCountQuestion : OfSpan<OfRun<At::Trace>> {
 // Of one layer: what is done stays known when the rest is cancelled.
 struct LayerSpanLossQuestion : OfSpan<OfMethod<At::Layer>> {
   static constexpr const char* kName = "layer span loss";
-  static constexpr Pace kPace = Pace::Patient;
   bool want_budgets = false;
   using Answer = replay::SpanLoss;
 
   std::string key() const { return OfSpan::key(want_budgets); }
-  std::string title() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) { return SpanCountQuestion::bytes(answer); }
 };

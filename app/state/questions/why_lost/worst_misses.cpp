@@ -80,13 +80,6 @@ std::optional<trace::TokenSpan> needle_of(Place place) {
   return watched_span(place);
 }
 
-// Chunks that were captured without queries say nothing; of those alone it is told why.
-std::vector<int> with_queries(const std::vector<int>& chunks, const trace::TraceInfo& info) {
-  std::vector<int> able = chunks;
-  std::erase_if(able, [&](int chunk) { return !info.has_queries(chunk); });
-  return able.empty() ? chunks : able;
-}
-
 bool passes(const MissFilter& filter, int layer, int row, std::int64_t key) {
   return (!filter.layer || *filter.layer == layer) && (!filter.row || *filter.row == row) &&
          (!filter.span || (key >= filter.span->begin && key < filter.span->end));
@@ -149,16 +142,12 @@ std::string why_no_losses(const Place& place, const MethodChoice& method,
   return span && span->begin == span->end ? "The trace names no needle" : "";
 }
 
-std::string LayerMissesQuestion::title() const {
-  return fmt::format("Looking for what {} loses in layer {}", method.id(), place.layer);
-}
-
 LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
   KVLOUPE_CHECK(method.known());
   replay::LostKeysRequest request;
   request.method = choice_anew(*method.spec);
   request.layers = {place.layer};
-  request.chunks = with_queries(chunks.list(), place.info());
+  request.chunks = trace::with_queries(place.info(), chunks.list());
   request.regrets_from_all_chunks = regrets;
   request.span = span;
   request.device = place.device;

@@ -34,10 +34,8 @@ struct OfLostKeys : OfMethodAnew<kParts> {
 // Of one layer: what is done stays known when the rest is cancelled.
 struct LayerMissesQuestion : OfLostKeys<At::Layer> {
   static constexpr const char* kName = "layer misses";
-  static constexpr Pace kPace = Pace::Patient;
   using Answer = replay::LostKeys;
 
-  std::string title() const;
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer) {
     return sizeof(answer) + bytes_in(answer.keys, answer.regrets, answer.by_layer);
