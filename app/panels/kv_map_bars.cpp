@@ -43,6 +43,7 @@ std::pair<std::size_t, std::size_t> chunks_in_view(const ImPlotRange& y_range, s
 }
 
 void recall_bar(DrawContext& context, const Map& map, std::size_t chunk, double recall) {
+  if (!map->map.knows(chunk)) return;
   const bool dense = map->facts.keeps_every_key() || map->map.chunks[chunk].begin == 0 ||
                      map->facts.at(static_cast<int>(chunk)).dense.has_value();
   const bool here = static_cast<int>(chunk) == map.question.place.chunk;

@@ -300,7 +300,7 @@ class KvMapPanel final : public Panel {
   static std::string numbers_of(DrawContext& context, const Picture& picture) {
     const Place& place = picture.map.question.place;
     const auto chunk = static_cast<std::size_t>(place.chunk);
-    if (!picture.map || chunk >= picture.map->map.kept.size()) return "";
+    if (!picture.map || !picture.map->map.knows(chunk)) return "";
     std::string text = format_count(picture.map->map.kept[chunk]) + " kept";
     if (const auto span = state::kept_of_span(*picture.map, place))
       text += fmt::format(", {} {}/{}", span->span, span->kept, span->total);
@@ -399,8 +399,11 @@ class KvMapPanel final : public Panel {
                                 ? letter_of_method(index) + " in this chunk: "
                                 : "";
     std::string kept =
-        fmt::format("{}{} past key{} kept", who, map.kept[chunk], map.kept[chunk] == 1 ? "" : "s");
-    if (recall && !recall.stale && chunk < recall->size())
+        map.knows(chunk)
+            ? fmt::format("{}{} past key{} kept", who, map.kept[chunk],
+                          map.kept[chunk] == 1 ? "" : "s")
+            : "the queries of this chunk were not recorded: nobody knows what it keeps";
+    if (recall && !recall.stale && map.knows(chunk) && chunk < recall->size())
       kept += fmt::format(", mass recall {:.3f}", (*recall)[chunk]);
     lines.push_back({kept});
     widgets::tooltip(std::move(lines));
@@ -410,8 +413,7 @@ class KvMapPanel final : public Panel {
   std::optional<widgets::TooltipLine> state_line(DrawContext& context, std::size_t index,
                                                  std::size_t chunk, std::int32_t key) const {
     const Map& result = pictures_[index].map;
-    if (!result || chunk >= result->map.chunks.size() || key >= result->map.num_tokens)
-      return std::nullopt;
+    if (!result || !result->map.knows(chunk) || key >= result->map.num_tokens) return std::nullopt;
     const KeyState state = result->map.at(chunk, key);
     const auto death = result->map.death_of(key);
     std::string text = death && state == KeyState::Evicted ? "" : state::label_of(state);

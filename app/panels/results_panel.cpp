@@ -158,18 +158,20 @@ void record_ui(DrawContext& context, const ReadResults& results, const ResultSam
   ImGui::PushStyleColor(ImGuiCol_Text, context.palette.muted);
   if (ImGui::SmallButton("Record...")) ImGui::OpenPopup("record");
   ImGui::PopStyleColor();
-  if (ImGui::IsItemHovered()) widgets::tooltip("It has no trace: how it gets one");
+  if (ImGui::IsItemHovered()) widgets::tooltip("Show the command that records a trace of it");
   ImGui::SetNextWindowSize({widgets::em(32), 0});
   if (!ImGui::BeginPopup("record")) return;
   const std::string command = state::record_command(results, sample);
   widgets::text_wrapped(context.palette.text,
                         "This command records the sample to a trace beside the results:");
   widgets::text_wrapped(context.palette.accent, printable(command));
-  widgets::text_wrapped(context.palette.muted,
-                        std::isnan(sample.seconds)
-                            ? std::string("Recording takes somewhat longer than the answer took.")
-                            : fmt::format("The answer took {}; recording takes somewhat longer.",
-                                          format_duration(sample.seconds)));
+  widgets::text_wrapped(
+      context.palette.muted,
+      std::isnan(sample.seconds)
+          ? std::string("It loads the model and makes the task's texts again.")
+          : fmt::format("The answer took {}. The command also loads the model and "
+                        "makes the task's texts again.",
+                        format_duration(sample.seconds)));
   if (ImGui::Button("Copy the command")) ImGui::SetClipboardText(command.c_str());
   ImGui::SameLine();
   if (ImGui::Button("Reload the results")) {

@@ -26,7 +26,7 @@ std::optional<Colors> colors_of_difference(const widgets::Palette& p,
                                            const std::vector<Strip>& strips, std::int32_t token) {
   const auto chunk = static_cast<std::size_t>(strips[0].place.chunk);
   for (const Strip& strip : strips)
-    if (strip.map == nullptr || chunk >= strip.map->map.chunks.size()) return std::nullopt;
+    if (strip.map == nullptr || !strip.map->map.knows(chunk)) return std::nullopt;
   const KeptBy who =
       analysis::kept_by(strips[0].map->map.at(chunk, token), strips[1].map->map.at(chunk, token));
   if (who == KeptBy::NoCandidate) return std::nullopt;

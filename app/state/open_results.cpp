@@ -38,6 +38,11 @@ std::string canonical(const std::string& method) {
   }
 }
 
+bool same_samples(const ReadResults& one, const ReadResults& other) {
+  return std::ranges::equal(one.file.samples, other.file.samples, {}, &trace::ResultSample::id,
+                            &trace::ResultSample::id);
+}
+
 }  // namespace
 
 const std::string& ReadResults::label_of(const std::string& method) const {
@@ -83,12 +88,13 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
       },
       [this, first_sight = is_new ? first_sight : FirstSight()](ResultsPtr results) {
         if (ready_) answers_.forget(ready_->key());
+        if (!ready_ || !same_samples(*ready_, *results)) {  // indices of another file
+          sight.lists_finding |= !sight.listed.empty();
+          sight.listed.clear();
+          sight.of_listed.clear();
+        }
         ready_ = std::move(results);
         state_ = ResultState::Ready;
-        // Their indices are those of the file as it was.
-        sight.lists_finding |= !sight.listed.empty();
-        sight.listed.clear();
-        sight.of_listed.clear();
         if (first_sight) sight = first_sight(*ready_);
       },
       [this](const Error& error) {

@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace kvloupe::analysis {
@@ -36,11 +37,13 @@ double KvDifference::jaccard(std::size_t chunk) const {
 }
 
 KvDifference difference_of(const KvMap& a, const KvMap& b) {
-  KVLOUPE_CHECK(a.num_tokens == b.num_tokens && a.states.size() == b.states.size());
-  KvDifference difference{a.chunks, a.num_tokens, {}, {}};
-  difference.cells.reserve(a.states.size());
+  KVLOUPE_CHECK(a.num_tokens == b.num_tokens);
+  // The chunks of which both may know something.
+  KvDifference difference{
+      a.chunks.size() < b.chunks.size() ? a.chunks : b.chunks, a.num_tokens, {}, {}};
+  difference.cells.reserve(std::min(a.states.size(), b.states.size()));
   std::size_t cell = 0;
-  for (std::size_t chunk = 0; chunk < a.chunks.size(); ++chunk) {
+  for (std::size_t chunk = 0; chunk < difference.chunks.size(); ++chunk) {
     std::array<std::int32_t, kNumKeptBy> counts{};
     for (std::int32_t token = 0; token < a.num_tokens; ++token, ++cell) {
       const KeptBy what = kept_by(a.states[cell], b.states[cell]);

@@ -34,6 +34,13 @@ void mark_kept(const trace::SelectedRow& row, bool evicts, std::int32_t past_len
                                           : KeyState::Kept;
 }
 
+void add_chunks_before(std::size_t end, KvMap& map) {
+  map.chunks.resize(end);
+  map.states.resize(end * static_cast<std::size_t>(map.num_tokens), KeyState::Future);
+  map.kept.resize(end, KvMap::kUnknown);
+  map.mass_recall.resize(end, std::numeric_limits<double>::quiet_NaN());
+}
+
 }  // namespace
 
 KeyState KvMap::at(std::size_t chunk, std::int32_t token) const {
@@ -64,21 +71,20 @@ KvMap build_kv_map(const replay::ReplayResult& result, int layer, int row,
   for (const replay::ReplayCell& cell : result.cells) {
     if (cell.layer != layer || static_cast<std::size_t>(row) >= cell.rows.size()) continue;
     const trace::SelectedRow& kept = cell.rows[static_cast<std::size_t>(row)];
-    const std::size_t first = map.states.size();
-    map.chunks.push_back(cell.span);
-    map.states.resize(first + static_cast<std::size_t>(num_tokens), KeyState::Future);
-    KeyState* states = map.states.data() + first;
+    const auto chunk = static_cast<std::size_t>(cell.chunk);
+    add_chunks_before(chunk + 1, map);
+    map.chunks[chunk] = cell.span;
+    KeyState* states = map.states.data() + chunk * static_cast<std::size_t>(num_tokens);
     std::fill(states, states + cell.first_candidate, KeyState::Hidden);
     std::fill(states + cell.first_candidate, states + cell.span.begin,
               cell.dense_reason ? KeyState::Dense : missing);
     std::fill(states + cell.span.begin, states + cell.span.end(), KeyState::Current);
     if (!cell.dense_reason) mark_kept(kept, !result.evict_chunk.empty(), cell.span.begin, states);
-    map.kept.push_back(static_cast<std::int32_t>(
+    map.kept[chunk] = static_cast<std::int32_t>(
         std::lower_bound(kept.positions.begin(), kept.positions.end(), cell.span.begin) -
-        kept.positions.begin()));
-    map.mass_recall.push_back(cell.metrics.empty()
-                                  ? std::numeric_limits<double>::quiet_NaN()
-                                  : cell.metrics[static_cast<std::size_t>(row)].mass_recall);
+        kept.positions.begin());
+    if (!cell.metrics.empty())
+      map.mass_recall[chunk] = cell.metrics[static_cast<std::size_t>(row)].mass_recall;
   }
   return map;
 }

@@ -27,11 +27,15 @@ struct KvMap {
   std::vector<trace::ChunkInfo> chunks;
   std::int32_t num_tokens = 0;
   std::vector<KeyState> states;     // [num_chunks, num_tokens]
-  std::vector<std::int32_t> kept;   // [num_chunks] past keys kept
+  std::vector<std::int32_t> kept;   // [num_chunks] past keys kept; kUnknown
   std::vector<double> mass_recall;  // [num_chunks] NaN where it was not measured
   // Eviction: [num_tokens], the chunk after which the key died, trace::kAlive if never. Else empty.
   std::vector<std::uint16_t> evict_chunk;
 
+  static constexpr std::int32_t kUnknown = -1;
+  // False for chunks after the last one of which anything is known, and for those between whose queries were
+  // not recorded: all their keys are Future.
+  bool knows(std::size_t chunk) const { return chunk < kept.size() && kept[chunk] != kUnknown; }
   KeyState at(std::size_t chunk, std::int32_t token) const;
   // The chunk after which the key died; nothing if it never did.
   std::optional<int> death_of(std::int32_t token) const;

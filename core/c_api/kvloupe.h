@@ -123,10 +123,12 @@ KVLOUPE_API const char* kvloupe_version(void);
 KVLOUPE_API const char* kvloupe_last_error(void);
 
 /* What a method SPEC says, as JSON: {"id", "parameters": {name: text}, "named", "granularity", "state_action", "budget_scope",
-   "dense_in_decode", "lowering", "block_size", "block_tables", "lanes", "reassigns_positions", "needs_probe", "basis"}. `parameters`
-   has all of them, `named` the names that the text gives. `lowering` is "native", "union" or "budget" for a block method. `lanes` is "leading" or "strongest" for a method that leaves out channels of queries, `basis`
-   "auto", "self" or a path for one that has a basis. What a method does not have is null. `json` gets at most `room` bytes, the closing NUL among
-   them, and `length` the size of the whole without it; both may be NULL with room 0. */
+   "dense_in_decode", "lowering", "block_size", "block_tables", "lanes", "reassigns_positions", "needs_probe", "basis"}.
+   `parameters` has all of them, `named` the names that the text gives. For a block method `lowering` is "native", "union" or
+   "budget", `block_size` the tokens of a block, and `block_tables` whether its rows are tables of blocks. `lanes` is "leading" or
+   "strongest" for a method that leaves out channels of queries, `basis` "auto", "self" or a path for one that has a basis. What
+   a method does not have is null. `json` gets at most `room` bytes, the closing NUL among them, and `length` the size of the whole
+   without it; both may be NULL with room 0. */
 KVLOUPE_API int kvloupe_spec_facts(const char* spec, char* json, size_t room, size_t* length);
 
 /* A selector for a method SPEC (docs/commands.md), "quoka:budget_tokens=256". `threads` 0: all cores. The first selector of a

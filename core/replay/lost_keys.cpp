@@ -165,10 +165,11 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
       checked_chunks(session.info(), request.chunks, session.info().chunks.size());
   // What is evicted is decided by all chunks before.
   const bool needs_all = request.method.known() && request.method.spec->traits().evicts();
-  const std::vector<int> followed =
-      request.regrets_from_all_chunks
-          ? checked_chunks(session.info(), {}, session.info().chunks.size())
-          : chunks;
+  std::vector<int> followed = chunks;
+  if (request.regrets_from_all_chunks && !chunks.empty()) {
+    followed = checked_chunks(session.info(), {}, session.info().chunks.size());
+    std::erase_if(followed, [&](int chunk) { return chunk > chunks.back(); });
+  }
   const int end = followed.empty() ? 0 : followed.back() + 1;
   if (needs_all)
     trace::require_queries(session.info(), end,

@@ -23,8 +23,8 @@ struct LostKeysRequest {
   MethodChoice method;
   std::vector<int> layers;  // empty: all captured
   std::vector<int> chunks;  // empty: all
-  // For regrets keys are followed through all chunks, and those wanted in `chunks` are listed. Else a key
-  // counts as dropped in the first of `chunks` that left it out.
+  // For regrets keys are followed through all chunks up to the last of `chunks`, and those wanted in `chunks`
+  // are listed. Else a key counts as dropped in the first of `chunks` that left it out.
   bool regrets_from_all_chunks = false;
   std::optional<trace::TokenSpan> span;  // keys of this alone
   std::size_t count =
@@ -41,13 +41,13 @@ struct LostKey {
 };
 
 // A key that was left out from chunk `dropped` on (eviction: evicted after the chunk before) and that a
-// later chunk wanted, before it came back if it did.
+// later one of the chunks asked about wanted, before it came back if it did.
 struct Regret {
   int layer = 0, row = 0;
   std::int64_t key = 0;
-  int dropped = 0, wanted = 0;  // chunks; wanted is the later one that gave it most
+  int dropped = 0, wanted = 0;  // chunks; wanted is that one, which gave it most
   double mass_when_dropped = 0, mass_when_wanted = 0;  // M
-  double lost_mass = 0;                                // M of all chunks in which it was left out
+  double lost_mass = 0;                                // M of all chunks followed that left it out
 };
 
 // M of candidates, over cells in which keys were chosen.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvloupe::analysis {
 namespace {
@@ -45,10 +46,27 @@ TEST(KvMap, ShowsVisibility) {
   EXPECT_EQ(map.kept, (std::vector<std::int32_t>{0, 3, 2}));
 }
 
+// Of a trace that has the queries of some chunks alone.
+TEST(KvMap, ChunksOfWhichNothingIsKnownKeepTheirRow) {
+  replay::ReplayResult result;
+  result.cells = {cell(1, 3, 2, {0, 2}), cell(3, 7, 3, {1, 4})};
+  const KvMap map = build_kv_map(result, 2, 0, 10);
+  EXPECT_EQ(drawn(map, 0), "..........");
+  EXPECT_EQ(drawn(map, 1), "kdkCC.....");
+  EXPECT_EQ(drawn(map, 2), "..........");
+  EXPECT_EQ(drawn(map, 3), "dkddkddCCC");
+  EXPECT_EQ(map.kept, (std::vector<std::int32_t>{KvMap::kUnknown, 2, KvMap::kUnknown, 2}));
+  std::string known;
+  for (std::size_t chunk = 0; chunk < 5; ++chunk) known += map.knows(chunk) ? 'y' : 'n';
+  EXPECT_EQ(known, "nynyn");
+  EXPECT_TRUE(std::isnan(map.mass_recall[2]));
+  EXPECT_EQ(map.mass_recall[3], 0.5);
+}
+
 // What a window hides from all of a chunk's queries was no candidate, whatever the method.
 TEST(KvMap, KeysBeyondTheWindowWereNotDropped) {
   replay::ReplayResult result;
-  result.cells = {cell(2, 6, 2, {3, 5})};
+  result.cells = {cell(0, 6, 2, {3, 5})};
   result.cells[0].first_candidate = 2;
   EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "hhdkdkCC..");
   result.cells[0].dense_reason = trace::DenseReason::FitsBudget;
@@ -62,10 +80,10 @@ TEST(KvMap, TellsSinksRecentsAndTheDeadApart) {
   replay::ReplayResult result;
   result.method = "streaming_llm:budget_tokens=4,sink_tokens=2";
   result.evict_chunk = {{{}}};
-  result.cells = {cell(2, 8, 2, {0, 1, 6, 7}, {0, 1, 6, 7})};
+  result.cells = {cell(0, 8, 2, {0, 1, 6, 7}, {0, 1, 6, 7})};
   EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "SSeeeeRRCC");
   result.method = "snapkv:budget_tokens=4,window=2";
-  result.cells = {cell(2, 8, 2, {1, 3, 6, 7}, {6, 7})};
+  result.cells = {cell(0, 8, 2, {1, 3, 6, 7}, {6, 7})};
   EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "ekekeeRRCC");
   result.method = "a method of a later version";
   EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "ekekeeRRCC");
@@ -76,7 +94,7 @@ TEST(KvMap, WhatIsForcedInOnePlaceIsNotPaintedInAnother) {
   replay::ReplayResult result;
   result.method = "xattention:lowering=union,block_size=2,stride=1";
   const auto map_of = [&](Ints positions, Ints forced) {
-    result.cells = {cell(2, 8, 2, std::move(positions), std::move(forced))};
+    result.cells = {cell(0, 8, 2, std::move(positions), std::move(forced))};
     return drawn(build_kv_map(result, 2, 0, 10), 0);
   };
   EXPECT_EQ(map_of({0, 1, 4, 5, 6, 7}, {0, 1}), "SSddkkkkCC");
@@ -95,7 +113,7 @@ TEST(KvMap, RecentsUnderEvictionFollowEachOtherInTheRow) {
   replay::ReplayResult result;
   result.method = "h2o:budget_tokens=5";
   result.evict_chunk = {{{}}};
-  result.cells = {cell(2, 8, 2, {1, 3, 4, 6, 7}, {4, 6, 7})};
+  result.cells = {cell(0, 8, 2, {1, 3, 4, 6, 7}, {4, 6, 7})};
   EXPECT_EQ(drawn(build_kv_map(result, 2, 0, 10), 0), "ekekReRRCC");
 }
 

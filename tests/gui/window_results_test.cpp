@@ -97,7 +97,7 @@ TEST_F(WindowResults, SaysHowASampleIsRecorded) {
   close_all();
   workspace().traces.open(results());
   settle();
-  click("task_scores", "task_scores/$$7/##cell");
+  click("task_scores", "task_scores/$$5/##cell");
   const trace::ResultSample* without = nullptr;
   for (const std::int32_t index : workspace().results.sight.of_listed)
     if (const auto& sample = workspace().results.ready()->sample(index); sample.trace.empty()) {
@@ -107,6 +107,9 @@ TEST_F(WindowResults, SaysHowASampleIsRecorded) {
   ASSERT_NE(without, nullptr);
   const std::string id = without->id;
   const int before = workspace().results.ready()->id;
+  // As it is once a sample was recorded, and not what the finding names.
+  const std::vector<std::int32_t> listed = workspace().results.sight.of_listed;
+  ASSERT_EQ(listed.size(), 24U);
   std::string copied;
   drive("record", [&](ImGuiTestContext* ctx) {
     open_popup(ctx, in("task_scores", "**/Record..."));
@@ -119,7 +122,8 @@ TEST_F(WindowResults, SaysHowASampleIsRecorded) {
   settle();
   ASSERT_TRUE(workspace().results.ready());
   EXPECT_NE(workspace().results.ready()->id, before);
-  EXPECT_EQ(workspace().results.sight.of_listed.size(), 24U);
+  EXPECT_EQ(workspace().results.sight.listed, "quoka 256, kvloupe_niah");
+  EXPECT_EQ(workspace().results.sight.of_listed, listed);
 }
 
 TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {

@@ -12,7 +12,8 @@ from .results.table import BY
 
 def add_commands(commands):
     evaluate = commands.add_parser("eval", help="run methods on tasks of lm-evaluation-harness, sample by sample",
-                                   epilog="eval merge joins results: python -m kvloupe eval merge PART... -o RESULTS.h5")
+                                   epilog="eval merge joins results: python -m kvloupe eval merge PART... -o RESULTS.h5; "
+                                          "eval record makes a trace of one sample: python -m kvloupe eval record RESULTS.h5 ID")
     evaluate.add_argument("--model", required=True, metavar="M",
                           help="a GGUF file, a Hugging Face folder, or a name that `kvloupe models` lists; hf:FOLDER: one that transformers runs")
     evaluate.add_argument("--engine", choices=ENGINES, help="what runs it: kvloupe run (default), or transformers with kvloupe.sparse")

@@ -9,6 +9,7 @@ from unittest import mock
 import h5py
 
 import kvloupe
+from kvloupe.results.record import nan_as_unknown
 from kvloupe.results.results_file import read_results, write_results
 
 from .eval_cases import MODEL, command, evaluate, killed_after, tasks
@@ -56,7 +57,7 @@ class OneSample(unittest.TestCase):
         # What is not recorded is as it was.
         for old, new in zip(self.records, read_results(self.path)[1]):
             self.assertEqual(old["id"], new["id"])
-            self.assertEqual({**old, "trace": ""}, {**new, "trace": ""}) if old["depth"] == old["depth"] else None
+            self.assertEqual(nan_as_unknown({**old, "trace": ""}), nan_as_unknown({**new, "trace": ""}))
 
     def test_a_second_time_nothing_is_recorded(self):
         wanted = self.pick(fails=True)
@@ -90,10 +91,20 @@ class OneSample(unittest.TestCase):
                 self.assertEqual(trace.num_tokens, each["prompt_tokens"])
                 self.assertIn(each["expected"], [trace.text(span.begin, span.end).strip(" .") for span in trace.spans])
 
+    def test_a_shard_knows_of_the_others(self):
+        """Each has every second sample: of two seeds of a cell it holds one."""
+        path = fresh("one-shard.h5")
+        records = evaluate(path, "--tasks", "kvloupe_niah", "--lengths", "192,256", "--depths", "0,100", "--limit", 2, "--shard", "2/2", "--method", SPEC,
+                           "--gen-kwargs", "max_gen_toks=2")
+        self.assertEqual(len(records), 8)
+        latest = max(records, key=lambda each: (each["seed"], each["length"], each["depth"], each["method"] == SPEC))
+        record(path, latest["id"])
+        self.assertEqual(sum(bool(each["trace"]) for each in read_results(path)[1]), 2)
+
     def test_by_transformers(self):
         path = fresh("one-hf.h5")
         records = evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--method", SPEC, "--model", f"hf:{MODEL}")
-        record(path, records[1]["id"])
+        record(path, records[1]["id"], model=f"hf:{MODEL}")
         with trace_of(path, read_results(path)[1][1]) as trace:
             self.assertEqual((ids_of_methods(trace), trace.model["architecture"]), (["quoka"], "llama"))
 

@@ -276,6 +276,23 @@ class Program(unittest.TestCase):
                 last = refused("export", some(name), "--view", view, "--goto", "chunk=0", "--svg", figure)
                 self.assertRegex(last, "^error: .*; chunk 0 cannot be computed; its queries are not in the trace, .*; name chunks")
 
+    def test_a_map_has_the_chunks_at_their_places(self):
+        """Of those without queries it says nothing, and the others are as in the whole trace."""
+        table = scratch("map.csv")
+        for name, (_, chunks) in CHOICES.items():
+            lines = []
+            for path in (some(name), recorded(FAMILY)):
+                program("export", path, "--view", "kv_map", "--method", QUOKA, "--goto", "layer=1,kv_head=1", "--csv", table)
+                lines.append(table.read_text().splitlines()[1:])
+            of = lambda chunk, lines: [line for line in lines if line.startswith(f"{chunk},")]  # noqa: E731
+            with self.subTest(name=name):
+                self.assertEqual(sorted({int(line.partition(",")[0]) for line in lines[0]}), chunks)
+                for chunk in chunks:
+                    self.assertEqual(of(chunk, lines[0]), of(chunk, lines[1]))
+                program("export", some(name), "--view", "kv_map", "--method", QUOKA, "--method", "oracle:budget_tokens=8", "--show", "difference",
+                        "--csv", table)
+                self.assertLessEqual({int(line.partition(",")[0]) for line in table.read_text().splitlines()[1:]}, set(chunks))
+
     def test_a_run_that_was_brought_in_is_measured_there(self):
         path, whole = scratch("own.h5"), scratch("own-whole.h5")
         for target, source in ((path, some("every:2")), (whole, recorded(FAMILY))):

@@ -99,7 +99,7 @@ void add_row(const replay::ReplayResult& run, std::size_t row, MethodFacts& fact
   int budgets = 0;
   for (const replay::ReplayCell& cell : run.cells) {
     facts.source_layer = cell.source_layer;
-    facts.chunks.emplace_back();
+    facts.chunks.resize(static_cast<std::size_t>(cell.chunk) + 1);
     if (row >= cell.rows.size()) continue;
     facts.chunks.back() = {cell.dense_reason, cell.rows[row].ties_at_cut,
                            std::ssize(cell.rows[row].positions)};

@@ -37,13 +37,11 @@ void count_and_thin(ReceivedRankingsQuestion::Answer& answer) {
   }
 }
 
-// The map has a row for each chunk of which the run knows anything.
 std::vector<KeyFate> fates_of(const ReceivedRankings& rankings,
                               const std::vector<std::uint8_t>& selected,
                               const replay::ReplayCell& cell, const analysis::KvMap& map) {
-  const auto found = std::ranges::find(map.chunks, cell.span.begin, &trace::ChunkInfo::begin);
-  KVLOUPE_CHECK(found != map.chunks.end());
-  const auto chunk = static_cast<std::size_t>(found - map.chunks.begin());
+  const auto chunk = static_cast<std::size_t>(cell.chunk);
+  KVLOUPE_CHECK(map.knows(chunk));
   std::vector<KeyFate> fates;
   for (std::size_t key = 0; key < selected.size(); ++key) {
     const KeyKind kind = rankings.kind[key];

@@ -56,7 +56,7 @@ Table table_of_one(Workspace& workspace, const Drawn& one) {
   const analysis::KvMap& map = result->map;
   const bool measured = !result->facts.keeps_every_key();
   for (std::size_t chunk = 0; chunk < map.chunks.size(); ++chunk)
-    for (std::int32_t begin = 0, end = 0; begin < map.num_tokens; begin = end) {
+    for (std::int32_t begin = 0, end = 0; map.knows(chunk) && begin < map.num_tokens; begin = end) {
       const analysis::KeyState state = map.at(chunk, begin);
       const auto death = map.death_of(begin);
       for (end = begin + 1;
@@ -145,7 +145,7 @@ KvMapQuestion::Answer KvMapQuestion::work(Steps& steps) const {
 std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, const Place& place) {
   const auto span = watched_span(place);
   const auto chunk = static_cast<std::size_t>(place.chunk);
-  if (!span || chunk >= answer.map.chunks.size()) return std::nullopt;
+  if (!span || !answer.map.knows(chunk)) return std::nullopt;
   const std::int32_t end = std::min(span->end, answer.map.chunks[chunk].begin);
   if (span->begin >= end) return std::nullopt;
   KeptOfSpan kept{readable_name(span->name)};
@@ -161,9 +161,11 @@ RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
   const auto run = steps.need(MeasuredRunQuestion{place, method});
   const auto row = static_cast<std::size_t>(row_of(place, *run));
   Answer recall;
-  for (const replay::ReplayCell& cell : run->cells)
-    recall.push_back(row < cell.metrics.size() ? cell.metrics[row].mass_recall
-                                               : std::numeric_limits<double>::quiet_NaN());
+  for (const replay::ReplayCell& cell : run->cells) {
+    recall.resize(static_cast<std::size_t>(cell.chunk) + 1,
+                  std::numeric_limits<double>::quiet_NaN());
+    if (row < cell.metrics.size()) recall.back() = cell.metrics[row].mass_recall;
+  }
   return recall;
 }
 

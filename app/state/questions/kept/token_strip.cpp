@@ -37,7 +37,7 @@ struct Known {
       : map(workspace.ask(KvMapQuestion{one.place, one.method})),
         verdicts(workspace.ask(SelectedVsTrueQuestion{one.place, one.method})) {}
   bool has_chunk() const {
-    return map && static_cast<std::size_t>(map.question.place.chunk) < map->map.chunks.size();
+    return map && map->map.knows(static_cast<std::size_t>(map.question.place.chunk));
   }
   analysis::KeyState state(std::int32_t token) const {
     return map->map.at(static_cast<std::size_t>(map.question.place.chunk), token);
@@ -105,7 +105,7 @@ TokenLook look_of(const KvMapQuestion::Answer* map, const SelectedVsTrueQuestion
   const auto index = static_cast<std::size_t>(token);
   const auto row = static_cast<std::size_t>(place.chunk);
   if (token >= chunk.end()) return TokenLook::Future;
-  if (map == nullptr || row >= map->map.chunks.size()) return TokenLook::Plain;
+  if (map == nullptr || !map->map.knows(row)) return TokenLook::Plain;
   if (token < chunk.begin && verdicts != nullptr && index < verdicts->cell.verdict.size() &&
       verdicts->cell.verdict[index] == KeyVerdict::Miss)
     return map->map.at(row, token) == KeyState::Evicted ? TokenLook::MissedEvicted

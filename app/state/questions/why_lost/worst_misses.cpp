@@ -217,7 +217,8 @@ std::string sentence_of(const WorstMissesQuestion& question, const Answer& answe
           ? fmt::format(", {}{}", question.chunks.kind == NumberScope::Kind::Question ? "" : "in ",
                         words_of(question.chunks, question.place.info()))
           : "";
-  if (sums.cells == 0) return fmt::format("{}{}{} chooses no keys here: none is lost.", id, at, in);
+  if (sums.cells == 0)
+    return fmt::format("{}{} chooses no keys{}: none is lost.", id, at, in.empty() ? " here" : in);
   if (sums.lost <= 0) return fmt::format("{}{} loses none of {}{}.", id, at, what, in);
   std::string causes;
   for (const Stage cause : answer.causes)
@@ -277,7 +278,8 @@ const std::vector<MissColumn<Regret>>& regret_columns() {
       {number_column("dropped", "The first chunk in a row that it was left out of.", 1.3F,
                      &Regret::dropped, whole_text),
        number_column("wanted",
-                     "Of the chunks after it, before it came back, the one that gives it most.",
+                     "Of the chunks after it that numbers are over, before it came back, the one "
+                     "that gives it most.",
                      1.2F, &Regret::wanted, whole_text),
        number_column("M wanted", "M in the chunk that wanted it.", 1.5F, &Regret::mass_when_wanted,
                      mass_text, true),

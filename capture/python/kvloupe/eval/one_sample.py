@@ -1,11 +1,10 @@
 """python -m kvloupe eval record: the trace of one sample of results, made when it is asked for."""
 import argparse
-import collections
-import json
 import logging
 import os
 
 from ..errors import KvloupeError
+from ..eval_engine import engine_of
 from ..results.journal import Journal
 from ..results.results_file import read_results, write_results
 from ..standard_output import put
@@ -26,7 +25,7 @@ def run_record(options):
         chosen = _named(records, options.sample, options.output)
         of_method = {record["method"]: record for record in records if record["sample"] == chosen["sample"]}
         methods = _methods(of_method, chosen["method"], options.output)
-        asked, model = _as_asked(options, run, records, chosen), _model_of(options.model, run, options.output)
+        asked, model = _as_asked(options, run, plan, chosen), _model_of(options.model, run, options.output)
         _check_model(run, asked, model, options.output)
         with data_from(options.data or default_folder(), options.download):
             sample = _made_again(asked, model, chosen, options.output)
@@ -50,25 +49,24 @@ def _methods(of_method, chosen, path):
     return [method for method, record in of_method.items() if method != "dense" and (method == chosen or is_worse(record, of_method["dense"]))]
 
 
-def _as_asked(options, run, records, chosen):
-    """The options of `eval` under which the task made its documents. A sample is the same whatever else is run with it, but its
-    lengths and depths are those of one text made after the other."""
+def _as_asked(options, run, plan, chosen):
+    """The options of `eval` under which the task made its documents, all shards together. A sample is the same whatever else is run with
+    it, but a task may make the texts of all its lengths and depths one after the other."""
     stored = run.get("options")
     if not isinstance(stored, dict) or any(name not in stored for name in NAMES):
         raise KvloupeError(f"{options.output} cannot be gone on with", "it does not say with which options it was made", "run the evaluation again")
-    of_task = [record for record in records if record["task"] == chosen["task"] and record["method"] == "dense"]
-    lengths = list(dict.fromkeys(record["length"] for record in of_task if record["length"] >= 0))
-    depths = list(dict.fromkeys(round(record["depth"]) for record in of_task if record["depth"] == record["depth"]))
-    cells = collections.Counter((record["length"], record["depth"] if record["depth"] == record["depth"] else None) for record in of_task)
-    last = max(record["doc"] for record in of_task) + 1
+    cells = {cell[2:]: count for cell, count in plan.items() if cell[0] == chosen["task"]}
+    lengths = list(dict.fromkeys(length for length, _ in cells if length >= 0))
+    depths = list(dict.fromkeys(depth for _, depth in cells if depth is not None))
+    depths = [round(depth) for depth in depths] if all(depth == round(depth) for depth in depths) else []  # others are the task's own
     return argparse.Namespace(**stored | {"device": options.device, "threads": options.threads, "output": options.output, "tasks": [chosen["task"]],
                                           "include_path": options.include_path, "lengths": lengths, "depths": depths, "download": options.download,
-                                          "limit": max(cells.values()) if lengths else last})
+                                          "limit": max(max(cells.values(), default=0), 0 if lengths else chosen["doc"] + 1)})
 
 
 def _model_of(given, run, path):
     if given is not None:
-        return file_of(given)
+        return file_of(engine_of(given)[1])
     name = str(run.get("model", ""))
     for entry in listed_models():
         if os.path.basename(entry.get("path", "")) == name:
@@ -84,10 +82,13 @@ def _check_model(run, asked, model, path):
 def _made_again(asked, model, chosen, path):
     lm = opened(asked, model, "dense")
     try:
-        for sample in asked_samples(asked, lm, generation(asked.gen_kwargs)):
-            if sample.digest == chosen["sample"]:
-                return sample
+        # Lengths that a run was given later were made apart from the first ones.
+        for lengths in dict.fromkeys((tuple(asked.lengths), tuple(asked.lengths) and (chosen["length"],))):
+            asked.lengths = list(lengths)
+            for sample in asked_samples(asked, lm, generation(asked.gen_kwargs)):
+                if sample.digest == chosen["sample"]:
+                    return sample
     finally:
         lm.close()
     raise KvloupeError(f"sample {chosen['id']} of {path} cannot be made again", f"the task {chosen['task']} gives other documents now",
-                       "check its data and the version of lm-evaluation-harness: " + json.dumps(asked.tasks))
+                       "check its data, and that lm-evaluation-harness has the version that the file names")

@@ -71,7 +71,7 @@ def _failed(what, error, what_to_do):
     missing = missing_of(error)
     if missing is None:
         return KvloupeError(what, one_line(error), what_to_do)
-    return KvloupeError(what, f"it needs {missing.what}, which is not on this machine", f"put it into {missing.path}, and go on with --resume")
+    return KvloupeError(what, f"it needs {missing.what}, which is not on this machine", f"put it into {missing.path}, and run this again (eval: with --resume)")
 
 
 def _chosen(task, limit):

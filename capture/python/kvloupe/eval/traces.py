@@ -109,7 +109,7 @@ def _say_bytes(recorder, wanted, output):
     size, free = recorder.bytes_of(longest.text, longest.missing) * share, shutil.disk_usage(os.path.dirname(os.path.abspath(output))).free
     if size > free:
         raise KvloupeError(f"{_traces(wanted)} cannot be recorded", f"that takes about {_megabytes(size)}, and {_megabytes(free)} are free",
-                           "free some space, or give --trace failing:N with --resume")
+                           "free some space" + (", or give --trace failing:N with --resume" if len(wanted) > 1 else ""))
     print(f"recording {_traces(wanted)} takes about {_megabytes(size)}, and {_megabytes(free)} are free", file=sys.stderr)
 
 

@@ -21,9 +21,9 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
-            raise _refused(path, "another process writes to it", "wait for it, or name another file by -o") from None
+            raise _refused(path, "another process writes to it", "wait for it, or name another file") from None
         except OSError as error:
-            raise _refused(path, error.strerror or str(error), "name a file in a folder of yours by -o") from None
+            raise _refused(path, error.strerror or str(error), "use a folder of yours") from None
         try:
             self._check_place()
             self._read(run)
@@ -38,7 +38,7 @@ class Journal:
         except OSError:
             same = False
         if not same:
-            raise _refused(self.path, "another process has just ended with it", "run this again with --resume")
+            raise _refused(self.path, "another process has just ended with it", "run this again (eval: with --resume)")
 
     def _read(self, run):
         with open(self.path, "rb") as file:
@@ -47,7 +47,7 @@ class Journal:
         lines = content[:whole].split(b"\n")[:-1]
         head = _parsed(lines[0]) if lines else {"format": FORMAT} if _is_cut_head(content) else None
         if not isinstance(head, dict) or head.get("format") != FORMAT:  # Before anything is cut: it may be a file of someone's own.
-            raise _refused(self.path, "it is no journal of results", "name another file by -o, or remove it")
+            raise _refused(self.path, "it is no journal of results", "remove it, or write to another file")
         if lines:
             check_same(self.path, head.get("run"), run)
         for line in lines[1:]:

@@ -32,7 +32,7 @@ def write_results(path, run, records, plan):
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise KvloupeError(f"{path} cannot be written", error.strerror or str(error), "name a file in a folder of yours by -o") from None
+        raise KvloupeError(f"{path} cannot be written", error.strerror or str(error), "name a file in a folder of yours") from None
 
 
 def _umask():
