@@ -336,6 +336,7 @@ TEST_F(MethodQuestionsTest, TokensAreDrawnAsTheMapAndTheVerdictsSay) {
   map.map.num_tokens = trace_.num_tokens();
   map.map.chunks = {place.info().chunks[0], place.info().chunks[1]};
   map.map.states.assign(static_cast<std::size_t>(2 * map.map.num_tokens), KeyState::Future);
+  map.map.kept = {0, 3};
   KeyState* states = map.map.states.data() + map.map.num_tokens;
   states[0] = KeyState::Sink;
   states[1] = KeyState::Evicted;
