@@ -104,8 +104,7 @@ std::string finding_of(const LaneReport& report, const std::vector<int>& sizes) 
     if (!overlap->of_keys && overlap->leading == sizes.front())
       return fmt::format(
           "On average over this chunk's queries, {:.0f} % of a query's {} largest lanes are among "
-          "the "
-          "basis' first {} directions; by chance it would be {:.0f} %.",
+          "the basis' first {} directions; by chance it would be {:.0f} %.",
           100 * overlap->mean(), overlap->largest, overlap->leading,
           100.0 * overlap->leading / report.head_dim);
   return "";

@@ -4,7 +4,7 @@
 //   struct KvMapQuestion : OfMethod<At::Head> {          // question_at.h: place and method, key, obstacle
 //     static constexpr const char* kName = "kv map";     // part of the key
 //     using Answer = KvMapAnswer;                         // immutable once made, free of Torch
-//     std::string title() const;                          // "Laying out the KV map"; where a view asks
+//     std::string title() const;                          // "Laying out the KV map": of what views ask
 //     Answer work(Steps& steps) const;                    // throws Error
 //     std::string key() const;                            // with the members that it adds
 //     // where the defaults do not fit:

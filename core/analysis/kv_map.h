@@ -27,7 +27,7 @@ struct KvMap {
   std::vector<trace::ChunkInfo> chunks;
   std::int32_t num_tokens = 0;
   std::vector<KeyState> states;     // [num_chunks, num_tokens]
-  std::vector<std::int32_t> kept;   // [num_chunks] past keys kept; kUnknown
+  std::vector<std::int32_t> kept;   // [num_chunks] past keys kept, or kUnknown
   std::vector<double> mass_recall;  // [num_chunks] NaN where it was not measured
   // Eviction: [num_tokens], the chunk after which the key died, trace::kAlive if never. Else empty.
   std::vector<std::uint16_t> evict_chunk;

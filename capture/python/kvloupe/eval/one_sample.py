@@ -82,9 +82,9 @@ def _check_model(run, asked, model, path):
 def _made_again(asked, model, chosen, path):
     lm = opened(asked, model, "dense")
     try:
-        # Lengths that a run was given later were made apart from the first ones.
-        for lengths in dict.fromkeys((tuple(asked.lengths), tuple(asked.lengths) and (chosen["length"],))):
-            asked.lengths = list(lengths)
+        # All lengths together, as a first run makes them; then its own alone, as a later run with one length more does.
+        for lengths in [asked.lengths, [chosen["length"]]] if len(asked.lengths) > 1 else [asked.lengths]:
+            asked.lengths = lengths
             for sample in asked_samples(asked, lm, generation(asked.gen_kwargs)):
                 if sample.digest == chosen["sample"]:
                     return sample
