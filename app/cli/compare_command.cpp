@@ -217,7 +217,7 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   }
   described.span = span_of("--span", arguments.span, info);
   if (!described.span) return counted;
-  const replay::KeySpan keys{described.span->begin, described.span->end};
+  const trace::KeySet keys{described.span->begin, described.span->end};
   counted.watched = replay::WatchedKeys{keys};
   // All chunks, where that is what was asked for.
   if (arguments.scope_chunks.given() || !arguments.from.empty()) return counted;

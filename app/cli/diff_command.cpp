@@ -76,7 +76,7 @@ DiffSide side_of(const session::TraceSession& session, const replay::MethodName&
                  const DiffArguments& arguments) {
   DiffSide side{session, replay::choice_of(method, session.info())};
   if (const auto span = span_of("--span", arguments.span, session.info()))
-    side.watched = replay::KeySpan{span->begin, span->end};
+    side.watched = trace::KeySet{span->begin, span->end};
   return side;
 }
 

@@ -69,8 +69,7 @@ state::GotoTarget place_of(const replay::LostKeys& lost) {
   place.layer = worst.layer;
   place.q_head = worst.row * lost.layout.q_heads_per_row;
   place.chunk = worst.chunk;
-  place.key_begin = worst.key;
-  place.key_end = worst.key + 1;
+  place.keys.emplace(worst.key, worst.key + 1);
   return place;
 }
 

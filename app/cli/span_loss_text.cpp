@@ -109,35 +109,38 @@ Table span_heads_table(const SpanLoss& loss) {
 
 std::string span_loss_json(const SpanLoss& loss, const session::TraceSession& session) {
   const SpanLoss::Sums sums = loss.sums();
-  ordered_json json{
-      {"method", loss.method.text},
-      {"span", {{"name", loss.span.name}, {"begin", loss.span.begin}, {"end", loss.span.end}}},
-      {"chunks", loss.chunks},
-      {"chunk_size", nullptr},
-      {"sentence", replay::sentence_of(loss)},
-      {"heads", sums.heads},
-      {"heads_kept_whole", sums.whole},
-      {"heads_kept_nothing", sums.nothing},
-      {"dense_heads", loss.dense_heads},
-      {"kept", sums.kept},
-      {"keys", sums.keys},
-      {"true_mass", sums.mass},
-      {"lost_mass", sums.lost_mass},
-      {"causes", json_rows(causes_table(sums))},
-      {"enough", or_null(sums.enough)},
-      {"enough_is_exact", nullptr},
-      {"changes", json_rows(changes_table(loss))},
-      {"layers", json_rows(layers_table(loss))},
-      {"rows", json_rows(span_heads_table(loss))}};
+  ordered_json json{{"method", loss.method.text},
+                    {"span",
+                     {{"name", loss.span.name},
+                      {"begin", loss.span.keys.first()},
+                      {"end", loss.span.keys.bound()}}},
+                    {"chunks", loss.chunks},
+                    {"chunk_size", nullptr},
+                    {"sentence", replay::sentence_of(loss)},
+                    {"heads", sums.heads},
+                    {"heads_kept_whole", sums.whole},
+                    {"heads_kept_nothing", sums.nothing},
+                    {"dense_heads", loss.dense_heads},
+                    {"kept", sums.kept},
+                    {"keys", sums.keys},
+                    {"true_mass", sums.mass},
+                    {"lost_mass", sums.lost_mass},
+                    {"causes", json_rows(causes_table(sums))},
+                    {"enough", or_null(sums.enough)},
+                    {"enough_is_exact", nullptr},
+                    {"changes", json_rows(changes_table(loss))},
+                    {"layers", json_rows(layers_table(loss))},
+                    {"rows", json_rows(span_heads_table(loss))}};
   if (const auto size = session.chunk_size()) json["chunk_size"] = *size;
   if (loss.has_budgets) json["enough_is_exact"] = loss.exact_budgets;
   return json_text("kvloupe-explain-span/1", json);
 }
 
 std::string span_loss_text(const SpanLoss& loss, const session::TraceSession& session) {
-  std::string text = fmt::format("{}{}\n{} ({} to {})\n\n{}\n", printable(loss.method.text),
-                                 cut_words(session), printable(loss.span.name), loss.span.begin,
-                                 loss.span.end - 1, replay::sentence_of(loss));
+  std::string text =
+      fmt::format("{}{}\n{} ({} to {})\n\n{}\n", printable(loss.method.text), cut_words(session),
+                  printable(loss.span.name), loss.span.keys.first(), loss.span.keys.bound() - 1,
+                  replay::sentence_of(loss));
   const std::string remedy = replay::remedy_of(loss);
   if (!remedy.empty()) text += remedy + "\n";
   const SpanLoss::Sums sums = loss.sums();

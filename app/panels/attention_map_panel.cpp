@@ -167,9 +167,9 @@ class AttentionMapPanel final : public Panel {
 
   // How much of their attention the question's queries, or else the chunk's, give the watched keys.
   std::string span_finding(const Place& place, const AttentionPicture::Strip& strip) {
-    const auto span = state::watched_span(place);
+    const auto span = state::watched_keys(place);
     if (!span || !strip->rows) return "";
-    const std::string key = fmt::format("{}|{} {}", strip.key, span->begin, span->end);
+    const std::string key = fmt::format("{}|{}", strip.key, span->keys.text());
     if (key == found_for_) return found_;
     found_for_ = key;
     const trace::ChunkInfo& chunk = place.chunk_info();
@@ -181,9 +181,8 @@ class AttentionMapPanel final : public Panel {
       for (std::int32_t row = 0; row < chunk.length; ++row) rows.push_back(row);
     double sum = 0;
     for (const std::int32_t row : rows)
-      for (std::int32_t key_at = std::max(0, span->begin);
-           key_at < std::min(span->end, chunk.begin + row + 1); ++key_at)
-        sum += strip->rows->at(row, key_at);
+      for (const std::int32_t watched : span->keys.positions_in(0, chunk.begin + row + 1))
+        sum += strip->rows->at(row, watched);
     found_.clear();
     if (std::isnan(sum)) return found_;  // the line of broken values says it
     found_ = fmt::format(
@@ -248,8 +247,7 @@ class AttentionMapPanel final : public Panel {
         s.place.chunk = place.info().chunk_of_token(pair.query);
         s.place.query = pair.query;
       }
-      s.place.key_begin = pair.key;
-      s.place.key_end = pair.key + 1;
+      s.place.keys = {pair.key, pair.key + 1};
     });
   }
 

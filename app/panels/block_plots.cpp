@@ -147,7 +147,7 @@ void marks_ui(DrawContext& context, const BlockReport& r, const Layout& layout) 
 
 // Where the watched span is kept: the cells that decide about it.
 void watched_ui(DrawContext& context, const Tables& result, const Layout& layout) {
-  const auto span = state::watched_span(result.question.place);
+  const auto span = state::watched_keys(result.question.place);
   if (!span) return;
   const BlockReport& r = result->report;
   ImDrawList* draw = ImPlot::GetPlotDrawList();
@@ -155,7 +155,7 @@ void watched_ui(DrawContext& context, const Tables& result, const Layout& layout
   const ImPlotRect limits = ImPlot::GetPlotLimits();
   std::vector<std::int64_t> blocks;
   for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block)
-    if (r.grid.key_end(block) > span->begin && r.grid.key_begin(block) < span->end &&
+    if (span->keys.meets(r.grid.key_begin(block), r.grid.key_end(block)) &&
         static_cast<double>(block) + 1 >= limits.X.Min &&
         static_cast<double>(block) <= limits.X.Max)
       blocks.push_back(block);
@@ -184,12 +184,9 @@ void point_at(DrawContext& context, const Tables& result, const Layout& layout,
   const auto block = static_cast<std::int64_t>(hit.col);
   const std::int64_t row = place->row_at(hit.row);
   const std::int64_t begin = r.grid.key_begin(block), end = r.grid.key_end(block);
-  if (hit.clicked && !result.stale)
-    context.workspace.cursor.set_keys(static_cast<std::int32_t>(begin),
-                                      static_cast<std::int32_t>(end));
-  context.workspace.pointer.at({.place = result.question.place,
-                                .key_begin = static_cast<std::int32_t>(begin),
-                                .key_end = static_cast<std::int32_t>(end)});
+  const trace::KeySet keys(static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end));
+  if (hit.clicked && !result.stale) context.workspace.cursor.set_keys(keys);
+  context.workspace.pointer.at({.place = result.question.place, .keys = keys});
   std::vector<widgets::TooltipLine> lines{
       {fmt::format("block {}: tokens {} to {}", block, format_count(begin), format_count(end - 1))},
       {fmt::format("KV head {}, page {}", result->kv_head,

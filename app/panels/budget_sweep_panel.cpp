@@ -8,6 +8,7 @@
 #include "app/state/token_text.h"
 #include "app/widgets/table.h"
 #include "core/base/error.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -101,8 +102,7 @@ class BudgetSweepPanel final : public Panel {
       chips.push_back({chunks_of(result), 0, "Averaged over these: the choice of numbers above."});
     if (result.question.watched)
       chips.push_back({"watched: " + state::readable_name(result.question.watched->name), 0,
-                       fmt::format("Keys {} to {}.", result.question.watched->begin,
-                                   result.question.watched->end - 1)});
+                       capitalised(state::keys_words(result.question.watched->keys)) + "."});
     if (result && result.state == state::ResultState::Loading && !result.stale)
       chips.push_back({"refining", context.palette.accent,
                        "More budgets are being computed; what is drawn is exact as it stands."});

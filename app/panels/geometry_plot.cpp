@@ -105,12 +105,12 @@ void watched_key_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at
 void keys_ui(ImDrawList* draw, const widgets::Palette& palette, const Geometry& result,
              const std::vector<ImVec2>& at, const std::vector<float>& depth) {
   const analysis::HeadPoints& points = *result->points;
-  const auto span = state::watched_span(result.question.place);
+  const auto span = state::watched_keys(result.question.place);
   const std::vector<std::size_t> order = keys_in_order(result, depth);
   for (const bool watched : {false, true})  // the watched ones on top
     for (const std::size_t i : order) {
       const std::int32_t key = points.key_positions[i];
-      if ((span && key >= span->begin && key < span->end) != watched) continue;
+      if ((span && span->keys.contains(key)) != watched) continue;
       const float size = key == 0 ? 0.3F : watched ? 0.22F : 0.19F;
       const float r = std::max(1.2F, widgets::em(size) * size_at(depth, i));
       const float out = r + widgets::em(0.1F);
@@ -176,12 +176,11 @@ void point_at(DrawContext& context, const Geometry& result, const Wanted& wanted
 
 // Of the watched keys those that the thinned ones lack.
 std::vector<std::int32_t> watched_beside(const Geometry& result) {
-  const auto span = state::watched_span(result.question.place);
+  const auto span = state::watched_keys(result.question.place);
   const analysis::HeadPoints& points = *result->points;
-  const auto last = static_cast<std::int32_t>(points.every_key.size());
   std::vector<std::int32_t> keys;
   if (span)
-    for (std::int32_t key = span->begin; key < std::min(span->end, last); ++key)
+    for (const std::int32_t key : span->keys.positions_in(0, std::ssize(points.every_key)))
       if (!std::binary_search(points.key_positions.begin(), points.key_positions.end(), key))
         keys.push_back(key);
   return keys;
@@ -220,6 +219,8 @@ void GeometryPlot::place(const Geometry& result, const Spec& spec, const At& at,
   for (const auto& key : points.keys) canvas.keys.push_back(at(key));
   for (const std::int32_t key : watched_beside(result))
     canvas.watched.emplace_back(key, at(points.every_key[static_cast<std::size_t>(key)]));
+  if (spec.lasso)
+    for (const auto& key : points.every_key) canvas.every_key.push_back(at(key));
 }
 
 Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const Wanted& wanted,
@@ -289,13 +290,12 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   }
   Picked taken;
   if (!context.figure && lasso_.update(canvas.draw, palette, spec.lasso && canvas.hovered)) {
-    const auto take = [&](const std::vector<std::int32_t>& shown, const std::vector<ImVec2>& at,
-                          std::vector<std::int32_t>& into) {
-      for (std::size_t i = 0; i < at.size(); ++i)
-        if (is_on_screen(at[i]) && lasso_.holds(at[i])) into.push_back(shown[i]);
-    };
-    take(points.query_positions, canvas.queries, taken.queries);
-    take(points.key_positions, canvas.keys, taken.keys);
+    const auto is_held = [&](ImVec2 at) { return is_on_screen(at) && lasso_.holds(at); };
+    for (std::size_t i = 0; i < canvas.queries.size(); ++i)
+      if (is_held(canvas.queries[i])) taken.queries.push_back(points.query_positions[i]);
+    // Of the keys those, too, that are left out where not all of them can be drawn.
+    for (std::size_t key = 0; key < canvas.every_key.size(); ++key)
+      if (is_held(canvas.every_key[key])) taken.keys.push_back(static_cast<std::int32_t>(key));
   }
   canvas.draw->PopClipRect();
   return taken;

@@ -213,7 +213,7 @@ class HeadMergePanel final : public Panel {
     const float number = widgets::em(4),
                 bar = std::max(room - number - widgets::em(11), room * 0.2F);
     const state::Place& here = context.workspace.place();
-    const bool chosen = here.key_begin == key.key && here.key_end == key.key + 1;
+    const bool chosen = here.has_key(key.key);
     const double share = head.whole > 0 ? key.mass / head.whole : 0;
     if (context.figure)
       ImGui::Dummy({room, ImGui::GetTextLineHeight()});

@@ -50,9 +50,9 @@ class HeavyTailPanel final : public Panel {
   }
 
  private:
-  static std::optional<trace::TokenSpan> marked_keys(const Place& place, const Answer& answer) {
-    const auto span = state::watched_span(place);
-    if (!span || span->end - span->begin > kMostMarks || span->begin > answer.num_keys())
+  static std::optional<trace::NamedKeys> marked_keys(const Place& place, const Answer& answer) {
+    const auto span = state::watched_keys(place);
+    if (!span || span->keys.size() > kMostMarks || span->keys.first() > answer.num_keys())
       return std::nullopt;
     return span;
   }
@@ -262,8 +262,7 @@ class HeavyTailPanel final : public Panel {
     }
     const auto span = marked_keys(place, answer);
     if (!span) return;
-    const auto end = std::min<std::int64_t>(span->end, answer.num_keys() + 1);
-    for (std::int64_t key = std::max(1, span->begin); key < end; ++key) {
+    for (const std::int32_t key : span->keys.positions_in(1, answer.num_keys() + 1)) {
       const auto rank = answer.keys.ranking.rank[static_cast<std::size_t>(key - 1)];
       ImPlot::GetPlotDrawList()->AddCircleFilled(
           ImPlot::PlotToPixels(rank + 1.0, answer.keys.height(static_cast<std::size_t>(rank))),
@@ -376,8 +375,7 @@ class HeavyTailPanel final : public Panel {
                           std::int32_t key) {
     context.workspace.cursor.change("", [&](state::Selection& s) {
       s.place.query = place.chunk_info().begin + row;
-      s.place.key_begin = key;
-      s.place.key_end = key + 1;
+      s.place.keys = {key, key + 1};
     });
   }
 

@@ -215,8 +215,8 @@ void key_life_ui(DrawContext& context, const KeyUnderMethod& key, float height) 
   }
   if (life.stale) widgets::stale_ui(context.palette);
   const state::Place& place = life.question.place;
-  const auto span = state::watched_span(key.span.question.place);
-  const bool of_span = key.span && span && span->end > span->begin + 1;
+  const auto span = state::watched_keys(key.span.question.place);
+  const bool of_span = key.span && span && span->keys.size() > 1;
   Extent extent(*life, of_span ? key.span.answer.get() : nullptr);
   const float from = ImGui::GetCursorPosY();
   heading_ui(context, "Through the chunks",

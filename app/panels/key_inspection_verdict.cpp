@@ -240,8 +240,8 @@ void cause_ui(DrawContext& context, const KeyUnderMethod& key) {
 }  // namespace
 
 bool is_of_several(const KeyUnderMethod& key) {
-  const auto span = state::watched_span(key.why.result.question.place);
-  return span && span->end > span->begin + 1;
+  const auto span = state::watched_keys(key.why.result.question.place);
+  return span && span->keys.size() > 1;
 }
 
 void key_verdict_ui(DrawContext& context, const KeyUnderMethod& key, bool& search) {

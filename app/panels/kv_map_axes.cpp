@@ -25,9 +25,14 @@ void KvMapAxes::fit(std::size_t num_chunks, std::int32_t num_tokens, const state
     y_ = {0, shape.first};
   }
   chunk_axis_ = state::chunk_axis(place.info());
-  if (key_begin_ == place.key_begin) return;
-  key_begin_ = place.key_begin;
-  if (place.has_keys()) scroll_to(x_, place.key_begin, place.key_end, shape.second);
+  if (keys_ == place.keys) return;
+  keys_ = place.keys;
+  if (keys_.empty()) return;
+  // One range comes into view as a whole; of keys here and there those that are in view will do.
+  const trace::TokenRange& first = keys_.ranges().front();
+  const bool scattered = keys_.ranges().size() > 1;
+  if (!scattered || !keys_.meets(std::llround(x_.Min), std::llround(x_.Max)))
+    scroll_to(x_, first.begin, first.end, shape.second);
 }
 
 MapPlotSpec KvMapAxes::spec(ImVec2 size, const Form& form) {
@@ -89,8 +94,8 @@ void KvMapAxes::marks_ui(DrawContext& context, const state::Place& place, std::s
 void go_to_key(DrawContext& context, const MapPlotHit& hit) {
   context.workspace.cursor.change("", [&](state::Selection& s) {
     s.place.chunk = static_cast<int>(hit.row);
-    s.place.key_begin = static_cast<std::int32_t>(hit.col);
-    s.place.key_end = s.place.key_begin + 1;
+    const auto key = static_cast<std::int32_t>(hit.col);
+    s.place.keys = {key, key + 1};
   });
 }
 

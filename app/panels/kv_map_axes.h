@@ -51,7 +51,7 @@ class KvMapAxes {
   ImPlotRange x_, y_;                      // keys, chunks
   std::pair<double, double> shape_{0, 0};  // chunks, keys
   std::string chunk_axis_;
-  std::int32_t key_begin_ = -1;
+  trace::KeySet keys_ = {};
   std::optional<Pointed> pointed_, pointing_;  // in the last frame, in this one
   LinkedRanges keys_link_, chunks_link_;
 };

@@ -382,7 +382,7 @@ class OverviewPanel final : public Panel {
                 fmt::format("{} of {} heads above 0.5", result->above_half, result->num_known));
     const auto keys = result.question.watched();
     if (keys) {
-      const std::string range = state::range_words("key", "keys", keys->begin, keys->end);
+      const std::string range = state::keys_words(keys->keys);
       remark_ui(context, context.palette.text,
                 keys->name == range
                     ? "watched: " + range

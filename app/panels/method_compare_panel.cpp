@@ -8,6 +8,7 @@
 #include "app/state/run_names.h"
 #include "app/state/token_text.h"
 #include "app/widgets/slot_button.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -99,15 +100,14 @@ class MethodComparePanel final : public Panel {
                        "Every method, selected anew on the stored Q and K, at the budget of "
                        "A; where that has none, at the one a window begins with."});
     if (question.watched) {
-      const trace::TokenSpan& keys = *question.watched;
+      const trace::NamedKeys& watched = *question.watched;
       const bool later =
-          !chunks.chosen &&
-          replay::watched_from_question({keys.begin, keys.end}, place.info()).from > 0;
-      chips.push_back({fmt::format("watched: {}{}", state::readable_name(keys.name),
+          !chunks.chosen && replay::watched_from_question(watched.keys, place.info()).from > 0;
+      chips.push_back({fmt::format("watched: {}{}", state::readable_name(watched.name),
                                    later ? ", from the question on" : ""),
                        0,
                        fmt::format("{}{}. A single key that is chosen is the miss inspector's.",
-                                   state::range_words("Key", "Keys", keys.begin, keys.end),
+                                   capitalised(state::keys_words(watched.keys)),
                                    later ? ", in the question's chunk and all later ones" : "")});
     }
     const bool common = question.cells == replay::CellChoice::Common;
@@ -313,14 +313,14 @@ class MethodComparePanel final : public Panel {
 
   // What is watched has a name.
   static std::string title_of(const CompareColumn& column,
-                              const std::optional<trace::TokenSpan>& watched) {
+                              const std::optional<trace::NamedKeys>& watched) {
     if (column.number == nullptr || column.number->number != replay::Number::SpanKept || !watched)
       return column.title;
     return widgets::elided(state::readable_name(watched->name), widgets::em(8)) + " kept";
   }
 
   static void header_ui(DrawContext& context, std::span<const CompareColumn> columns,
-                        const CompareOrder& order, const std::optional<trace::TokenSpan>& watched) {
+                        const CompareOrder& order, const std::optional<trace::NamedKeys>& watched) {
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     for (const CompareColumn& column : columns) {
       ImGui::TableNextColumn();

@@ -30,7 +30,7 @@ class MissInspectorPanel final : public Panel {
  public:
   void draw_trace(DrawContext& context) override {
     const Place& place = context.workspace.place();
-    const auto span = state::watched_span(place);
+    const auto span = state::watched_keys(place);
     show_ui(context, kView);
     widgets::figure_head_ui(
         context.palette, context.figure,
@@ -49,7 +49,7 @@ class MissInspectorPanel final : public Panel {
       same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
     head_.begin();
     const std::vector<state::SpanLossNow> losses =
-        span->end > span->begin + 1 ? losses_of(context) : std::vector<state::SpanLossNow>();
+        span->keys.size() > 1 ? losses_of(context) : std::vector<state::SpanLossNow>();
     if (!losses.empty()) {
       // What is compared lies at one height.
       span_parts_ui(context, "span", [&](std::size_t i, Slot slot) {

@@ -28,8 +28,7 @@ double pad_of(const Range& range) { return std::max(0.05 * (range.high - range.l
 void page_tooltip(DrawContext& context, const Pages& result, std::size_t index) {
   const PageReport& report = result->report;
   const PageScore& page = report.pages[index];
-  context.workspace.pointer.at(
-      {.place = result.question.place, .key_begin = page.begin, .key_end = page.end});
+  context.workspace.pointer.at({.place = result.question.place, .keys = {page.begin, page.end}});
   widgets::tooltip(
       "page %zu: tokens %s to %s\nbound %.3f\nbest logit %.3f\nlooseness %.3f\n%s%s%s", index,
       format_count(page.begin).c_str(), format_count(page.end - 1).c_str(),
@@ -83,7 +82,7 @@ std::optional<std::size_t> dots_ui(DrawContext& context, const Pages& result) {
   const ImVec2 mouse = ImGui::GetMousePos();
   float nearest = widgets::em(0.8F);
   std::optional<std::size_t> found;
-  const auto span = state::watched_span(result.question.place);
+  const auto span = state::watched_keys(result.question.place);
   std::vector<std::pair<ImVec2, ImU32>> watched;
   for (const std::int32_t index : result->drawing_order) {
     const PageScore& page = pages[static_cast<std::size_t>(index)];
@@ -92,7 +91,7 @@ std::optional<std::size_t> dots_ui(DrawContext& context, const Pages& result) {
         at, radius,
         widgets::with_alpha(color_of(context.palette, page.verdict),
                             page.verdict == PageVerdict::Neither ? 0.55F : 0.95F));
-    if (span && page.begin < span->end && page.end > span->begin)
+    if (span && span->keys.meets(page.begin, page.end))
       watched.emplace_back(at, color_of(context.palette, page.verdict));
     if (const float d = std::hypot(at.x - mouse.x, at.y - mouse.y); d < nearest)
       nearest = d, found = static_cast<std::size_t>(index);

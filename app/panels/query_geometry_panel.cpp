@@ -171,22 +171,23 @@ std::string chosen_words(DrawContext& context, const Geometry& result) {
 
 // "of needle's 22 keys quoka keeps 19, snapkv none." Empty where nothing is watched.
 std::string kept_words(const std::vector<Geometry>& results) {
-  const auto span = state::watched_span(results.front().question.place);
+  const auto span = state::watched_keys(results.front().question.place);
   std::vector<state::KeptBy> each;
   for (const Geometry& result : results) {
     // Those before the chunk: what lies in it or after it was no choice.
     const auto past = std::min<std::ptrdiff_t>(std::ssize(result->fates),
                                                result.question.place.chunk_info().begin);
-    if (!span || span->begin >= past) return "";
-    const auto begin = result->fates.begin() + span->begin;
-    const auto end = result->fates.begin() + std::min<std::ptrdiff_t>(span->end, past);
-    const auto kept = std::count_if(begin, end, [](const state::KeyFate& fate) {
+    if (!span) return "";
+    const std::vector<std::int32_t> keys = span->keys.positions_in(0, past);
+    if (keys.empty()) return "";
+    const auto kept = std::ranges::count_if(keys, [&](std::int32_t key) {
+      const state::KeyFate& fate = result->fates[static_cast<std::size_t>(key)];
       return !fate.lost && fate.state != analysis::KeyState::Dropped &&
              fate.state != analysis::KeyState::Evicted;
     });
     each.push_back({result.question.method.id(),
                     {state::readable_name(span->name), static_cast<std::int32_t>(kept),
-                     static_cast<std::int32_t>(end - begin)}});
+                     static_cast<std::int32_t>(keys.size())}});
   }
   return state::words_of(each) + ".";
 }
@@ -389,10 +390,9 @@ class QueryGeometryPanel final : public Panel {
       words += fmt::format(" {} {}", picked_.queries.size(),
                            picked_.queries.size() == 1 ? "query" : "queries");
     if (!picked_.keys.empty()) {
-      const std::int32_t first = picked_.keys.front(), last = picked_.keys.back();
       words += fmt::format("{} {} {}", picked_.queries.empty() ? "" : " and", picked_.keys.size(),
                            picked_.keys.size() == 1 ? "key" : "keys");
-      if (last > first) words += fmt::format("; watched are all keys from {} to {}", first, last);
+      words += "; every view follows the keys";
     }
     widgets::text_colored(context.palette.muted, words);
     ImGui::SameLine();
@@ -449,7 +449,7 @@ class QueryGeometryPanel final : public Panel {
       titled("Queries, closer", plots.second, queries);
   }
 
-  // The state holds one range of keys and one query.
+  // The state holds any keys, but one query.
   void pick(DrawContext& context, const Geometry& result, const Picked& taken) {
     picked_ = taken;
     const Place& at = result.question.place;
@@ -458,9 +458,7 @@ class QueryGeometryPanel final : public Panel {
         s.place.query = middle_of(result, taken.queries);
         s.place.chunk = at.info().chunk_of_token(s.place.query);
       }
-      if (taken.keys.empty()) return;
-      s.place.key_begin = taken.keys.front();
-      s.place.key_end = taken.keys.back() + 1;
+      if (!taken.keys.empty()) s.place.keys = trace::KeySet::of(taken.keys);
     });
     picked_of_ = key_of(
         GeometryQuestion{context.workspace.place(), result.question.method, result.question.form});

@@ -123,9 +123,8 @@ inline Wanted wanted_by(DrawContext& context, const state::Place& place) {
 }
 
 inline std::string name_of_keys(const state::Place& place) {
-  return place.has_keys() && place.key_end == place.key_begin + 1
-             ? fmt::format("key {}", token_line(place, place.key_begin))
-             : state::watched_words(place);
+  return place.keys.size() == 1 ? fmt::format("key {}", token_line(place, place.keys.first()))
+                                : state::watched_words(place);
 }
 
 // "query chosen by quoka", for a legend.

@@ -82,11 +82,11 @@ class QuestPagesPanel final : public Panel {
 
   // " Of the 2 pages of needle none is taken, 1 is truly among the best."
   static std::string of_span(const state::Place& place, const PageReport& report) {
-    const auto span = state::watched_span(place);
+    const auto span = state::watched_keys(place);
     if (!span || report.dense_reason) return "";
     int pages = 0, taken = 0, best = 0, forced = 0;
     for (const analysis::PageScore& page : report.pages) {
-      if (page.end <= span->begin || page.begin >= span->end) continue;
+      if (!span->keys.meets(page.begin, page.end)) continue;
       ++pages;
       forced += page.verdict == PageVerdict::Forced;
       taken += page.taken() && page.verdict != PageVerdict::Forced;
@@ -134,7 +134,7 @@ class QuestPagesPanel final : public Panel {
         {"taken for nothing", color_of(p, PageVerdict::Waste), Shape::Dot},
         {"kept by rule", color_of(p, PageVerdict::Forced), Shape::Dot},
         {"neither", color_of(p, PageVerdict::Neither), Shape::Dot}};
-    if (const auto span = state::watched_span(result.question.place))
+    if (const auto span = state::watched_keys(result.question.place))
       items.push_back({state::readable_name(span->name), p.text, Shape::Frame});
     if (shows_equal_bounds(result)) items.push_back({"bound = best", p.faint, Shape::Line});
     if (!r.dense_reason) widgets::legend_ui(p, items);

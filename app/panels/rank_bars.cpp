@@ -19,10 +19,10 @@ namespace {
 
 using analysis::KeyRank;
 using analysis::KeyVerdict;
-using Span = std::optional<trace::TokenSpan>;
+using Span = std::optional<trace::NamedKeys>;
 
 bool is_in(const Span& span, const KeyRank& key) {
-  return span && key.position >= span->begin && key.position < span->end;
+  return span && span->keys.contains(key.position);
 }
 
 // Decades above the foot of the bars.
@@ -82,7 +82,7 @@ void mark_ui(DrawContext& context, const KeyRank& key, float x, float tip, bool 
 
 void draw_bars(DrawContext& context, const RankedKeys& ranked, const Decades& decades,
                const Lanes& lanes) {
-  const Span span = state::watched_span(ranked.place);
+  const Span span = state::watched_keys(ranked.place);
   const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
   const float foot = ImPlot::PlotToPixels(0, 0).y;
   const Ranks ranks = ranks_in_view(keys.size());
@@ -103,7 +103,7 @@ void draw_bars(DrawContext& context, const RankedKeys& ranked, const Decades& de
 
 void draw_lane(DrawContext& context, const RankedKeys& ranked, std::size_t method,
                const Lanes& lanes) {
-  const Span span = state::watched_span(ranked.place);
+  const Span span = state::watched_keys(ranked.place);
   const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
   const float top = ImPlot::PlotToPixels(0, 0).y + lanes.top(method);
   const float bottom = top + lanes.height(), gap = widgets::em(0.1F);
@@ -125,7 +125,7 @@ struct Beyond {
 };
 
 Beyond beyond(const RankedKeys& ranked, double last) {
-  const Span span = state::watched_span(ranked.place);
+  const Span span = state::watched_keys(ranked.place);
   const std::vector<KeyRank>& keys = ranked.answer.cell.by_true_rank;
   Beyond sums;
   for (auto i = static_cast<std::size_t>(std::max(0.0, last)); i < keys.size(); ++i) {
@@ -159,7 +159,7 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
     text +=
         fmt::format("{} {} {} of {}, {} lost", all_wastes > 0 ? ";" : "", watched,
                     watched == 1 ? "key" : "keys",
-                    state::readable_name(state::watched_span(methods.front().place)->name), lost);
+                    state::readable_name(state::watched_keys(methods.front().place)->name), lost);
   const widgets::FontScope small(widgets::Type::Caption);
   widgets::text_wrapped(context.palette.muted, text);
 }

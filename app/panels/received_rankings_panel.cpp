@@ -3,6 +3,7 @@
 // and what became of them under the method.
 #include "app/panels/fate_marks.h"
 #include "app/panels/map_plot.h"
+#include "app/state/kept_of_span.h"
 #include "app/state/labels.h"
 #include "app/state/questions/how_it_works/received_rankings.h"
 #include "app/state/token_text.h"
@@ -234,11 +235,12 @@ class ReceivedRankingsPanel final : public Panel {
   // "Of needle's 22 keys none is selected; 4 are global and 7 query-specific."
   static std::string of_span(const Place& place, const Picture& picture) {
     const ReceivedRankings& r = picture.rankings();
-    const auto span = state::watched_span(place);
-    const auto end = span ? std::min(span->end, static_cast<std::int32_t>(r.num_keys())) : 0;
-    if (!span || span->begin >= end) return "";
+    const auto span = state::watched_keys(place);
+    if (!span) return "";
+    const std::vector<std::int32_t> keys = span->keys.positions_in(0, r.num_keys());
+    if (keys.empty()) return "";
     int global = 0, specific = 0, selected = 0;
-    for (std::int32_t key = span->begin; key < end; ++key) {
+    for (const std::int32_t key : keys) {
       const auto index = static_cast<std::size_t>(key);
       global += r.kind[index] == KeyKind::Global;
       specific += r.kind[index] == KeyKind::QuerySpecific;
@@ -247,9 +249,9 @@ class ReceivedRankingsPanel final : public Panel {
     std::string chosen;
     if (picture.has_selection())
       chosen = selected == 0 ? "none is kept; " : count(selected) + " kept; ";
-    return fmt::format("Of {}'s {} keys {}{} global and {} query-specific.",
-                       state::readable_name(span->name), end - span->begin, chosen, count(global),
-                       specific);
+    return fmt::format("Of {} {}{} global and {} query-specific.",
+                       state::keys_of(state::readable_name(span->name), std::ssize(keys)), chosen,
+                       count(global), specific);
   }
 
   static void broken_ui(DrawContext& context, std::int64_t keys) {
@@ -382,10 +384,10 @@ class ReceivedRankingsPanel final : public Panel {
   }
 
   // The keys to follow, where they are few enough to tell them apart.
-  static std::optional<trace::TokenSpan> marked_keys(const Picture& picture) {
-    const auto span = state::watched_span(picture.place());
-    const bool few = span && span->end - span->begin <= kMostMarks;
-    return few && span->begin < picture.rankings().num_keys() ? span : std::nullopt;
+  static std::optional<trace::NamedKeys> marked_keys(const Picture& picture) {
+    const auto span = state::watched_keys(picture.place());
+    const bool few = span && span->keys.size() <= kMostMarks;
+    return few && span->keys.first() < picture.rankings().num_keys() ? span : std::nullopt;
   }
 
   // What became of the key, where a method selected; else of which kind it is. Its kind is in the strips.
@@ -408,9 +410,8 @@ class ReceivedRankingsPanel final : public Panel {
     const auto span = marked_keys(picture);
     if (!span) return;
     const ReceivedRankings& r = picture.rankings();
-    const auto end = std::min<std::int64_t>(span->end, r.num_keys());
     ImDrawList* draw = ImPlot::GetPlotDrawList();
-    for (std::int32_t key = span->begin; key < end; ++key) {
+    for (const std::int32_t key : span->keys.positions_in(0, r.num_keys())) {
       const auto index = static_cast<std::size_t>(key);
       const ImVec2 at = pixel_of(r, least, key);
       // The ring says that it is watched.

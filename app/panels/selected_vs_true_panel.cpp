@@ -26,7 +26,7 @@ using state::SelectedVsTrueQuestion;
 using state::Slot;
 using Verdicts = state::Result<SelectedVsTrueQuestion>;
 using Both = state::Result<SelectedByBothQuestion>;
-using Span = std::optional<trace::TokenSpan>;
+using Span = std::optional<trace::NamedKeys>;
 
 constexpr const char* kView = "selected_vs_true";
 constexpr const char* kTitle = "Selected versus true keys";
@@ -175,7 +175,7 @@ class SelectedVsTruePanel final : public Panel {
     std::vector<widgets::LegendItem> items{{"hit: kept and true", context.palette.hit},
                                            {"miss: true, not kept", context.palette.miss},
                                            {"waste: kept, not true", context.palette.waste}};
-    if (const Span span = state::watched_span(place))
+    if (const Span span = state::watched_keys(place))
       items.push_back({state::readable_name(span->name), context.palette.muted,
                        widgets::LegendItem::Shape::Triangle});
     widgets::legend_ui(context.palette, items);
@@ -266,7 +266,7 @@ class SelectedVsTruePanel final : public Panel {
       ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed,
                               widgets::em(1.1F) + ImGui::CalcTextSize("neither").x);
     ImGui::TableHeadersRow();
-    const Span span = state::watched_span(listed.place);
+    const Span span = state::watched_keys(listed.place);
     ImGuiListClipper clipper;
     const std::size_t all = listed.only != nullptr ? listed.only->size() : keys.size();
     // A figure shows as many as fit whole below the heads of the columns.
@@ -289,11 +289,12 @@ class SelectedVsTruePanel final : public Panel {
                      const Span& span) {
     const state::Place& place = listed.place;
     ImGui::TableNextRow();
-    if (span && key.position >= span->begin && key.position < span->end)
+    if (span && span->keys.contains(key.position))
       ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
                              widgets::with_alpha(context.palette.text, 0.14F));
     ImGui::TableNextColumn();
-    if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(), place.key_begin == key.position,
+    if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(),
+                          place.keys.first() == key.position,
                           ImGuiSelectableFlags_SpanAllColumns) &&
         !listed.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);
@@ -329,8 +330,7 @@ class SelectedVsTruePanel final : public Panel {
                             place.trace->token_label[static_cast<std::size_t>(key.position)], share,
                             fate),
          .place = place,
-         .key_begin = key.position,
-         .key_end = key.position + 1});
+         .keys = {key.position, key.position + 1}});
   }
 
   static void fate_ui(DrawContext& context, KeyVerdict verdict) {

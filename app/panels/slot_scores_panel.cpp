@@ -67,14 +67,14 @@ std::string query_name(const Place& place, const Slots& result, std::int64_t slo
 
 // "needle: 19 of 22 keys kept; slot 5 scores 15 of these highest."
 std::string span_finding(const Place& place, const analysis::SlotScores& slots) {
-  const auto span = state::watched_span(place);
+  const auto span = state::watched_keys(place);
   if (!span) return "";
   int seen = 0, kept = 0;
   std::size_t last = 0;
   std::vector<int> won(static_cast<std::size_t>(slots.num_slots()), 0);
-  const std::int64_t end = std::min<std::int64_t>(slots.num_keys(), span->end - slots.first_key);
-  for (std::int64_t key = std::max(0, span->begin - slots.first_key); key < end; ++key) {
-    const auto i = static_cast<std::size_t>(key);
+  for (const std::int32_t key :
+       span->keys.positions_in(slots.first_key, slots.first_key + slots.num_keys())) {
+    const auto i = static_cast<std::size_t>(key - slots.first_key);
     ++seen;
     last = i;
     kept += slots.kept[i];
@@ -155,7 +155,7 @@ class SlotScoresPanel final : public Panel {
     widgets::legend_ui(palette, {{"kept, and largest in this slot", palette.hit},
                                  {"kept", palette.hit, Shape::Dot},
                                  {"not selected", palette.muted, Shape::Dot},
-                                 {state::watched_span(result.question.place)
+                                 {state::watched_keys(result.question.place)
                                       ? state::watched_words(result.question.place)
                                       : "watched key",
                                   palette.text, Shape::Ring},
@@ -258,8 +258,7 @@ class SlotScoresPanel final : public Panel {
     context.workspace.cursor.change("slot", [&](state::Selection& s) {
       s.place.chunk = place.chunk;
       s.place.query = query;
-      s.place.key_begin = position;
-      s.place.key_end = position + 1;
+      s.place.keys = {position, position + 1};
     });
   }
 
@@ -328,7 +327,7 @@ class SlotScoresPanel final : public Panel {
     const analysis::SlotScores& slots = result->slots;
     const widgets::Palette& palette = context.palette;
     ImDrawList* draw = ImPlot::GetPlotDrawList();
-    const auto span = state::watched_span(result.question.place);
+    const auto span = state::watched_keys(result.question.place);
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const float radius = widgets::em(0.19F);
     // Of very many keys that lie on each other, the dots are the highest and the lowest of each pixel.
@@ -361,8 +360,9 @@ class SlotScoresPanel final : public Panel {
         if (high != low) dot(high);
       }
     if (span)
-      for (std::int64_t key = key_at(span->begin); key < key_at(span->end); ++key) {
-        const ImVec2 at = dot(key);
+      for (const std::int32_t key :
+           span->keys.positions_in(slots.first_key, slots.first_key + slots.num_keys())) {
+        const ImVec2 at = dot(key - slots.first_key);
         draw->AddCircle(at, radius + widgets::em(0.08F), palette.text, 0, widgets::em(0.08F));
       }
     if (!slots.cut) return;

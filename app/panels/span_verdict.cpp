@@ -105,9 +105,8 @@ class HeadGrid {
       if (head->enough)
         text += fmt::format("\na budget of {} keeps all of it", format_count(*head->enough));
     }
-    context.workspace.pointer.at({.place = grid_.place_at(context.workspace.place(), cell),
-                                  .key_begin = loss_.span.begin,
-                                  .key_end = loss_.span.end});
+    context.workspace.pointer.at(
+        {.place = grid_.place_at(context.workspace.place(), cell), .keys = loss_.span.keys});
     widgets::tooltip("%s", text.c_str());
     if (pressed) grid_.go_to(context, cell);
   }

@@ -122,18 +122,16 @@ class TokenStripPanel final : public Panel {
   void choose(DrawContext& context, const state::AlignedTraces& aligned, std::size_t index,
               const TokenText::Mouse& mouse) {
     state::Cursor& cursor = context.workspace.cursor;
-    std::int32_t begin = mouse.begin, end = mouse.end, over = mouse.over;
+    trace::KeySet keys(mouse.begin, mouse.end);
+    std::int32_t over = mouse.over;
     if (index == 1) {
-      begin = end = -1;
-      for (std::int32_t token = mouse.begin; token >= 0 && token < mouse.end; ++token) {
-        const std::int32_t here = partner(aligned, 1, token);
-        if (here < 0) continue;
-        if (begin < 0) begin = here;
-        end = here + 1;
-      }
+      std::vector<std::int32_t> partners;  // -1 of what this prompt lacks
+      for (const std::int32_t token : keys.positions_in(0, keys.bound()))
+        partners.push_back(partner(aligned, 1, token));
+      keys = trace::KeySet::of(partners);
       over = over >= 0 ? partner(aligned, 1, over) : -1;
     }
-    if (begin >= 0) cursor.set_keys(begin, end);
+    if (!keys.empty()) cursor.set_keys(keys);
     if (mouse.go && over >= 0) cursor.set_chunk(cursor.place().info().chunk_of_token(over));
   }
 

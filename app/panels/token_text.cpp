@@ -139,8 +139,8 @@ TokenText::Mouse TokenText::text_ui(DrawContext& context, const Spec& spec, floa
       num_lines, first + static_cast<std::int32_t>(ImGui::GetWindowHeight() / line_height) + 2);
   const auto [from, to] = layout_.tokens_of(first, last);
   top_ = {from, std::max(0.0F, ImGui::GetScrollY() - line_height * static_cast<float>(first))};
-  const auto span = state::watched_span(here);
-  sees_span_ = span && span->begin >= from && span->begin < to;
+  const auto span = state::watched_keys(here);
+  sees_span_ = span && span->keys.first() >= from && span->keys.first() < to;
   for (std::int32_t t = from; t < to; ++t) token_ui(context, spec, here, t, origin, line_height);
   if (margin_ > 0)
     for (std::int32_t line = first; line < last; ++line)
@@ -167,9 +167,9 @@ void TokenText::token_ui(DrawContext& context, const Spec& spec, const Place& he
   } else {
     // Nearer to their letters than to the bars of the next line.
     const float off = 0.2F * ImGui::GetTextLineHeight();
-    const auto span = state::watched_span(here);
+    const auto span = state::watched_keys(here);
     edges_ui(context, {at.x, at.y + off}, {end.x - 0.5F, end.y - off}, look.upper, look.lower,
-             span && token >= span->begin && token < span->end);
+             span && span->keys.contains(token));
   }
   if (token == spec.pointed)
     draw->AddRect({at.x - 1, at.y}, end, context.palette.text, 2, 0, widgets::em(0.11F));
@@ -229,18 +229,17 @@ void TokenText::edges_ui(DrawContext& context, ImVec2 from, ImVec2 to, const Tok
 // One around the chosen keys of each line.
 void TokenText::outline_ui(DrawContext& context, const Place& here, ImVec2 origin,
                            float line_height, std::int32_t from, std::int32_t to) const {
-  if (!here.has_keys()) return;
-  const std::int32_t last = std::min(to, here.key_end);
-  for (std::int32_t t = std::max(from, here.key_begin); t < last;) {
-    const auto begin = static_cast<std::size_t>(t);
-    while (t < last && layout_.line[static_cast<std::size_t>(t)] == layout_.line[begin]) ++t;
-    const auto end = static_cast<std::size_t>(t - 1);
-    const float y = origin.y + line_height * static_cast<float>(layout_.line[begin]);
-    ImGui::GetWindowDrawList()->AddRect(
-        {origin.x + layout_.x[begin] - 1, y - 2},
-        {origin.x + layout_.x[end] + layout_.width[end], y + line_height}, context.palette.text, 2,
-        0, widgets::em(0.11F));
-  }
+  for (const trace::TokenRange& range : here.keys.ranges_in(from, to))
+    for (std::int32_t t = range.begin; t < range.end;) {
+      const auto begin = static_cast<std::size_t>(t);
+      while (t < range.end && layout_.line[static_cast<std::size_t>(t)] == layout_.line[begin]) ++t;
+      const auto end = static_cast<std::size_t>(t - 1);
+      const float y = origin.y + line_height * static_cast<float>(layout_.line[begin]);
+      ImGui::GetWindowDrawList()->AddRect(
+          {origin.x + layout_.x[begin] - 1, y - 2},
+          {origin.x + layout_.x[end] + layout_.width[end], y + line_height}, context.palette.text,
+          2, 0, widgets::em(0.11F));
+    }
 }
 
 void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 origin,
@@ -263,10 +262,9 @@ void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 ori
 // where the chunk sees it; in another room the span stays in view, or else the text where it was.
 void TokenText::follow(DrawContext& context, const Place& here, float line_height) {
   const bool new_text = followed_.trace != here.trace;
-  const bool new_keys = here.has_keys() && (here.key_begin != followed_.key_begin ||
-                                            here.key_end != followed_.key_end);
+  const bool new_keys = here.has_keys() && here.keys != followed_.keys;
   const trace::ChunkInfo& chunk = here.chunk_info();
-  const auto span = state::watched_span(here);
+  const auto span = state::watched_keys(here);
   const std::pair room(ImGui::GetWindowHeight(), line_height);
   // The room of the first frames is not yet that of the view, and a scroll has no room for what was not
   // there in the frame before: the same token is looked for until somebody scrolls.
@@ -277,12 +275,12 @@ void TokenText::follow(DrawContext& context, const Place& here, float line_heigh
   if (wanted_top_ && !new_text)
     scroll_to_line(*std::exchange(wanted_top_, std::nullopt), line_height);
   else if ((new_text || new_keys || settles) && span &&
-           (here.has_keys() || span->begin < chunk.end()))
-    scroll_to(span->begin, line_height, 0.35F);
+           (here.has_keys() || span->keys.first() < chunk.end()))
+    scroll_to(span->keys.first(), line_height, 0.35F);
   else if (new_text || settles || here.chunk != followed_.chunk)
     scroll_to(chunk.begin, line_height, context.figure ? 0.0F : 0.35F);
   else if (followed_layout_ != layout_.key || room != followed_room_)
-    sees_span_&& span ? scroll_to(span->begin, line_height, 0.35F)
+    sees_span_&& span ? scroll_to(span->keys.first(), line_height, 0.35F)
                       : scroll_to(top_.token, line_height, 0);
   followed_ = here;
   followed_layout_ = layout_.key;

@@ -100,9 +100,8 @@ std::string kind_of(const std::string& name) { return name.substr(0, name.find('
 void span_ui(DrawContext& context, const state::Place& place,
              const state::TraceInfoQuestion::Fact& fact, double row, bool alone) {
   const trace::TokenSpan& span = *fact.span;
-  const auto watched_keys = state::watched_span(place);
-  const bool watched =
-      watched_keys && watched_keys->begin == span.begin && watched_keys->end == span.end;
+  const auto keys = state::watched_keys(place);
+  const bool watched = keys && keys->keys.is(span.begin, span.end);
   const ImU32 color = watched ? context.palette.accent : context.palette.muted;
   const Bar bar = bar_of(span.begin, span.end, row);
   ImPlot::GetPlotDrawList()->AddRectFilled(bar.from, bar.to, color, widgets::em(0.15F));
@@ -120,8 +119,7 @@ void span_ui(DrawContext& context, const state::Place& place,
   }
   if (context.figure || !is_over(line)) return;
   const std::string words = state::readable_name(fact.words);
-  context.workspace.pointer.at(
-      {.row = words, .place = place, .key_begin = span.begin, .key_end = span.end});
+  context.workspace.pointer.at({.row = words, .place = place, .keys = {span.begin, span.end}});
   widgets::tooltip("%s\n%s\nclick: watch these keys everywhere", span.name.c_str(), words.c_str());
   if (plot_clicked()) context.workspace.cursor.set_keys(span.begin, span.end);
 }

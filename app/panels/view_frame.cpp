@@ -416,6 +416,9 @@ std::string token_line(const state::Place& place, std::int32_t position) {
 
 namespace {
 
+// More lines than that would hide what they stand beside.
+constexpr std::size_t kMostEdged = 24;
+
 // Beside the columns of a narrow span, not over them, and fainter.
 void edges_ui(ImU32 color, float left, float right, float faint = 0.4F) {
   const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
@@ -429,11 +432,13 @@ void edges_ui(ImU32 color, float left, float right, float faint = 0.4F) {
 }  // namespace
 
 void span_edges_ui(DrawContext& context, const state::Place& place) {
-  const auto span = state::watched_span(place);
+  const auto span = state::watched_keys(place);
   if (!span) return;
+  if (span->keys.ranges().size() > kMostEdged) return;
   ImPlot::PushPlotClipRect();
-  edges_ui(context.palette.text, ImPlot::PlotToPixels(span->begin, 0).x,
-           ImPlot::PlotToPixels(span->end, 0).x, 0.9F);
+  for (const trace::TokenRange& range : span->keys.ranges())
+    edges_ui(context.palette.text, ImPlot::PlotToPixels(range.begin, 0).x,
+             ImPlot::PlotToPixels(range.end, 0).x, 0.9F);
   ImPlot::PopPlotClipRect();
 }
 
@@ -455,7 +460,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
                         {std::min(right, origin.x + size.x), origin.y}, color);
     if (line) edges_ui(color, left, right);
     const float width = ImGui::CalcTextSize(name.c_str()).x;
-    if (width > size.x) return;
+    if (name.empty() || width > size.x) return;
     const float middle =
         std::clamp((left + right) / 2, origin.x + width / 2, origin.x + size.x - width / 2);
     const std::pair label{middle - width / 2, middle + width / 2};
@@ -479,8 +484,11 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
     mark(span.begin, span.end, state::readable_name(span.name),
          needle ? context.palette.text : context.palette.muted, lines && needle);
   }
-  if (place.has_keys())
-    mark(place.key_begin, place.key_end, "selected", context.palette.text, lines);
+  const std::vector<trace::TokenRange>& chosen = place.keys.ranges();
+  const std::size_t named = labels.size();
+  for (const trace::TokenRange& range : chosen)  // the name once
+    mark(range.begin, range.end, labels.size() == named ? "selected" : "", context.palette.text,
+         lines && chosen.size() <= kMostEdged);
   draw->PopClipRect();
 }
 

@@ -30,15 +30,13 @@ const TokenSpan* named_span(const Place& place, std::int32_t key) {
   return found;
 }
 
-// What is shown: the span, the named span around a single key, or its neighbours.
-TokenSpan range_of(const Place& place, const TokenSpan& span, std::int32_t key) {
-  TokenSpan range = span;
-  if (span.end == span.begin + 1) {
-    const TokenSpan* around = named_span(place, span.begin);
-    if (around != nullptr)
-      range = *around;
-    else
-      range = {span.name, span.begin - kBeside, span.end + kBeside};
+// What is shown: the text of the keys, the named span around a single key, or its neighbours.
+trace::TokenRange range_of(const Place& place, const trace::KeySet& keys, std::int32_t key) {
+  trace::TokenRange range{keys.first(), keys.bound()};
+  if (keys.size() == 1) {
+    const TokenSpan* around = named_span(place, keys.first());
+    range = around != nullptr ? trace::TokenRange{around->begin, around->end}
+                              : trace::TokenRange{range.begin - kBeside, range.end + kBeside};
   }
   if (range.end - range.begin > kMostTokens) {
     const std::int32_t middle = key >= 0 ? key : range.begin;
@@ -81,14 +79,14 @@ bool token_ui(DrawContext& context, const Place& place, std::int32_t token, bool
   return pressed;
 }
 
-void tokens_ui(DrawContext& context, const Place& place, const TokenSpan& span,
-               const TokenSpan& range, std::int32_t key) {
+void tokens_ui(DrawContext& context, const Place& place, const trace::KeySet& keys,
+               const trace::TokenRange& range, std::int32_t key) {
   const widgets::FontScope mono(widgets::Type::Number);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, widgets::em(0.15F)});
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   std::optional<std::int32_t> chosen;
   for (std::int32_t t = range.begin; t < range.end; ++t)
-    if (token_ui(context, place, t, t >= span.begin && t < span.end, t == key, right)) chosen = t;
+    if (token_ui(context, place, t, keys.contains(t), t == key, right)) chosen = t;
   ImGui::NewLine();
   ImGui::PopStyleVar();
   if (chosen) context.workspace.cursor.set_keys(*chosen, *chosen + 1);
@@ -97,12 +95,12 @@ void tokens_ui(DrawContext& context, const Place& place, const TokenSpan& span,
 }  // namespace
 
 void watched_text_ui(DrawContext& context, const Place& place, const state::WatchedKey& watched) {
-  const auto span = state::watched_span(place);
+  const auto span = state::watched_keys(place);
   if (!span) return;
   const std::int32_t key = watched.position;
-  tokens_ui(context, place, *span, range_of(place, *span, key), key);
+  tokens_ui(context, place, span->keys, range_of(place, span->keys, key), key);
   std::string where = key < 0
-                          ? state::range_words("token", "tokens", span->begin, span->end)
+                          ? state::keys_words(span->keys)
                           : fmt::format("key {}, {}", format_count(key),
                                         chunk_name(place.info(), place.info().chunk_of_token(key)));
   if (!watched.note.empty())
@@ -110,7 +108,7 @@ void watched_text_ui(DrawContext& context, const Place& place, const state::Watc
   if (watched.loading && key < 0) where += ": looking for the key that was lost\u2026";
   widgets::text_wrapped(context.palette.muted, where);
   if (!watched.error.empty()) widgets::text_wrapped(context.palette.error, watched.error);
-  const TokenSpan* around = watched.of_span ? nullptr : named_span(place, span->begin);
+  const TokenSpan* around = watched.of_span ? nullptr : named_span(place, span->keys.first());
   if (context.figure || around == nullptr) return;
   beside_ui(widgets::em(0.6F), widgets::em(9));
   const std::string label =

@@ -98,7 +98,7 @@ void point_at(DrawContext& context, const state::Place& place, const Line& line,
               const std::vector<MissColumn<Line>>& columns, const selection::RowLayout& layout) {
   const state::MissPlace there = state::place_of(line);
   const auto key = static_cast<std::int32_t>(line.key);
-  state::Pointed pointed{.place = place, .key_begin = key, .key_end = key + 1};
+  state::Pointed pointed{.place = place, .keys = {key, key + 1}};
   pointed.place->layer = there.layer;
   pointed.place->q_head = there.row * std::max(1, layout.q_heads_per_row);
   pointed.place->chunk = there.chunk;

@@ -176,7 +176,7 @@ void Explorer::add_go_commands() {
       [this] { panels_.search("token_strip"); });
   Adder(commands_, "Go", [&cursor] { return cursor.place().has_keys(); })(
       "keys.clear", "Watch these keys no more", {ImGuiKey_Escape},
-      [&cursor] { cursor.set_keys(-1, -1); });
+      [&cursor] { cursor.set_keys({}); });
 }
 
 void Explorer::add_method_commands() {

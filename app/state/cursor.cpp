@@ -68,17 +68,16 @@ void Cursor::set_device(const std::string& id) {
   change("device", [&](Selection& s) { s.place.device = id; });
 }
 
-void Cursor::set_keys(std::int32_t begin, std::int32_t end) {
+void Cursor::set_keys(const trace::KeySet& keys) {
   change("keys", [&](Selection& s) {
-    s.place.key_begin = begin;
-    s.place.key_end = end;
+    s.place.keys = keys;
     s.place.watches_nothing = false;
   });
 }
 
 void Cursor::watch_nothing() {
   change("keys", [](Selection& s) {
-    s.place.key_begin = s.place.key_end = -1;
+    s.place.keys = {};
     s.place.watches_nothing = true;
   });
 }

@@ -39,8 +39,9 @@ class Cursor {
   void set_layer(int layer);
   void step_layer(int by);  // along the captured layers
   void set_q_head(int q_head);
-  void set_device(const std::string& id);               // that device::open_device() takes
-  void set_keys(std::int32_t begin, std::int32_t end);  // below 0: the trace's needle
+  void set_device(const std::string& id);    // that device::open_device() takes
+  void set_keys(const trace::KeySet& keys);  // none: the trace's needle
+  void set_keys(std::int32_t begin, std::int32_t end) { set_keys({begin, end}); }
   void watch_nothing();
   void go_to(const GotoTarget& target);  // throws Error{Input} for a place that is not in the trace
 

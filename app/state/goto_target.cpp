@@ -28,13 +28,21 @@ int number_of(const std::string& text, const std::string& name, const std::strin
 }
 
 void read_key(const std::string& text, const std::string& value, GotoTarget& target) {
-  const std::size_t dash = value.find('-', 1);
-  target.key_begin = number_of(text, "key", value.substr(0, dash));
-  target.key_end = dash == std::string::npos ? *target.key_begin + 1
-                                             : number_of(text, "key", value.substr(dash + 1)) + 1;
-  if (*target.key_end <= *target.key_begin)
-    throw not_understood(text, fmt::format("the keys '{}' end before they begin", value),
-                         "write key=40-52, first and last");
+  std::vector<trace::TokenRange> ranges;
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t plus = std::min(value.find('+', at), value.size());
+    const std::string part = value.substr(at, plus - at);
+    at = plus + 1;
+    const std::size_t dash = part.find('-', 1);
+    const int first = number_of(text, "key", part.substr(0, dash));
+    const int last =
+        dash == std::string::npos ? first : number_of(text, "key", part.substr(dash + 1));
+    if (last < first)
+      throw not_understood(text, fmt::format("the keys '{}' end before they begin", part),
+                           "write key=40-52, first and last");
+    ranges.push_back({first, last + 1});
+  }
+  target.keys = trace::KeySet::of(std::move(ranges));
 }
 
 }  // namespace
@@ -81,10 +89,7 @@ std::string goto_text(const GotoTarget& target) {
   add("chunk", target.chunk);
   add("query", target.query);
   add("window", target.window);
-  if (target.key_begin && *target.key_end == *target.key_begin + 1)
-    items.push_back(fmt::format("key={}", *target.key_begin));
-  else if (target.key_begin)
-    items.push_back(fmt::format("key={}-{}", *target.key_begin, *target.key_end - 1));
+  if (target.keys) items.push_back("key=" + target.keys->text());
   if (target.span) items.push_back("span=" + *target.span);
   return fmt::format("{}", fmt::join(items, ","));
 }

@@ -1,6 +1,8 @@
 // A place as words say it, "layer=3,q_head=5,chunk=12": all of its coordinates or some.
 #pragma once
 
+#include "core/trace/key_set.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,11 +12,12 @@ namespace kvloupe::state {
 // span=none: no keys are watched, not even the trace's needle.
 inline constexpr const char* kNoSpan = "none";
 
-// Where --goto points: "layer=3,q_head=5,chunk=12,query=1536,key=40", a span of keys "key=40-52".
+// Where --goto points: "layer=3,q_head=5,chunk=12,query=1536,key=40", a span of keys "key=40-52", keys here and
+// there "key=40-52+60+71".
 struct GotoTarget {
   std::optional<int> layer, q_head, kv_head, chunk, query, window;
-  std::optional<std::int32_t> key_begin, key_end;  // half-open
-  std::optional<std::string> span;                 // of the trace: its keys
+  std::optional<trace::KeySet> keys;  // "key=40", "key=40-52", "key=40-52+60"
+  std::optional<std::string> span;    // of the trace: its keys
   bool operator==(const GotoTarget&) const = default;
 };
 GotoTarget parse_goto(const std::string& text);  // throws Error{Usage}

@@ -14,6 +14,11 @@ struct KeptOfSpan {
   std::int32_t kept = 0, total = 0;
 };
 
+// So many of the keys that are called so: "needle's 22 keys", "the 37 keys from 3 to 39", "the 12 picked keys".
+std::string keys_of(const std::string& name, std::int64_t total);
+// Whether keys here and there are called so: they have no name but their number.
+bool is_picked(const std::string& name);
+
 // "19 of needle's 22 keys are kept", "key 412 is lost".
 std::string words_of(const KeptOfSpan& kept);
 

@@ -82,14 +82,13 @@ std::string words_of(const NumberChunks& chunks, const trace::TraceInfo& info) {
 }
 
 replay::Counted counted_in(const NumberChunks& chunks,
-                           const std::optional<trace::TokenSpan>& watched,
+                           const std::optional<trace::NamedKeys>& watched,
                            const trace::TraceInfo& info) {
   replay::Counted counted;
   counted.chunks = chunks.list();
   if (!watched) return counted;
-  const replay::KeySpan keys{watched->begin, watched->end};
-  counted.watched =
-      chunks.chosen ? replay::WatchedKeys{keys} : replay::watched_from_question(keys, info);
+  counted.watched = chunks.chosen ? replay::WatchedKeys{watched->keys}
+                                  : replay::watched_from_question(watched->keys, info);
   return counted;
 }
 

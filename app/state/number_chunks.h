@@ -51,7 +51,7 @@ std::string brief_of(const NumberChunks& chunks, const trace::TraceInfo& info);
 // Which cells count, and in which of them the share of the watched keys does: where no chunks are
 // chosen, from the question on.
 replay::Counted counted_in(const NumberChunks& chunks,
-                           const std::optional<trace::TokenSpan>& watched,
+                           const std::optional<trace::NamedKeys>& watched,
                            const trace::TraceInfo& info);
 
 }  // namespace kvloupe::state

@@ -87,14 +87,11 @@ void move_tokens(const Place& from, const AlignedTraces& aligned, Place& to) {
   const replay::KeyPairs& pairs = aligned.keys();
   if (from.query >= 0) to.query = pairs.in_b(from.query);
   if (!from.has_keys()) return;
-  to.key_begin = to.key_end = -1;
-  for (std::int32_t key = from.key_begin; key < from.key_end; ++key) {
-    const std::int32_t partner = pairs.in_b(key);
-    if (partner < 0) continue;
-    if (to.key_begin < 0) to.key_begin = partner;
-    to.key_end = partner + 1;
-  }
-  to.watches_nothing = to.key_begin < 0;
+  std::vector<std::int32_t> partners;
+  for (const std::int32_t key : from.keys.positions_in(0, from.keys.bound()))
+    if (const std::int32_t partner = pairs.in_b(key); partner >= 0) partners.push_back(partner);
+  to.keys = trace::KeySet::of(partners);
+  to.watches_nothing = to.keys.empty();
 }
 
 // Chunks named by their numbers are those that hold the same tokens.

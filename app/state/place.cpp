@@ -23,8 +23,8 @@ std::string Place::key(PlaceParts parts) const {
     key += fmt::format("|q{}-{}", begin, end);
   }
   if ((parts & At::Keys) == 0) return key;
-  const auto keys = watched_span(*this);
-  return key + (keys ? fmt::format("|k{}-{}", keys->begin, keys->end) : "|no keys");
+  const auto watched = watched_keys(*this);
+  return key + (watched ? "|k" + watched->keys.text() : "|no keys");
 }
 
 std::vector<std::string> coordinates_of(PlaceParts parts) {
@@ -66,27 +66,21 @@ std::string range_words(const char* one, const char* several, std::int64_t begin
   return fmt::format("{} {} to {}", several, format_count(begin), format_count(end - 1));
 }
 
-namespace {
-
-std::optional<trace::TokenSpan> watched_keys(const Place& place) {
-  if (place.empty()) return std::nullopt;
-  if (place.has_keys()) {
-    return trace::TokenSpan{range_words("key", "keys", place.key_begin, place.key_end),
-                            place.key_begin, place.key_end};
-  }
-  if (place.watches_nothing) return std::nullopt;
-  const trace::TokenSpan* const found = needle_of(place.info());
-  return found != nullptr ? std::optional(*found) : std::nullopt;
+std::string keys_words(const trace::KeySet& keys) {
+  return keys.ranges().size() > 1 ? format_count(keys.size()) + kPickedKeys
+                                  : range_words("key", "keys", keys.first(), keys.bound());
 }
 
-}  // namespace
-
-std::optional<trace::TokenSpan> watched_span(const Place& place) {
-  const auto watched = watched_keys(place);
-  if (watched)
-    for (const trace::TokenSpan& span : place.info().spans)
-      if (span.begin == watched->begin && span.end == watched->end) return span;
-  return watched;
+std::optional<trace::NamedKeys> watched_keys(const Place& place) {
+  if (place.empty()) return std::nullopt;
+  trace::KeySet keys = place.keys;
+  if (keys.empty() && !place.watches_nothing)
+    if (const trace::TokenSpan* const needle = needle_of(place.info()))
+      keys = {needle->begin, needle->end};
+  if (keys.empty()) return std::nullopt;
+  for (const trace::TokenSpan& span : place.info().spans)
+    if (keys.is(span.begin, span.end)) return trace::NamedKeys{span.name, keys};
+  return trace::NamedKeys{keys_words(keys), keys};
 }
 
 bool in_question(const Place& place, std::int32_t position) {
@@ -97,9 +91,9 @@ bool in_question(const Place& place, std::int32_t position) {
 }
 
 std::string watched_words(const Place& place) {
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   if (!span) return {};
-  return place.has_keys() && span->name == watched_keys(place)->name
+  return span->name == keys_words(span->keys)
              ? span->name
              : fmt::format("\u201C{}\u201D", readable_name(span->name));
 }

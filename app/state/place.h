@@ -4,6 +4,7 @@
 
 #include "app/state/open_trace.h"
 #include "core/device/default_device.h"
+#include "core/trace/key_set.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -36,10 +37,9 @@ struct Place {
   int layer = 0;
   int q_head = 0;
   int chunk = 0;
-  std::int32_t query = -1;      // absolute position, -1: all queries of the chunk
-  int window = 0;               // queries up to the chunk's end that rank keys, 0: the chunk
-  std::int32_t key_begin = -1;  // half-open key span, -1: none
-  std::int32_t key_end = -1;
+  std::int32_t query = -1;  // absolute position, -1: all queries of the chunk
+  int window = 0;           // queries up to the chunk's end that rank keys, 0: the chunk
+  trace::KeySet keys = {};  // chosen to be watched
   bool watches_nothing =
       false;  // no keys are chosen, and the trace's needle is not followed either
   std::string device = device::kDefault;  // where it is computed
@@ -51,7 +51,8 @@ struct Place {
     return info().chunks[static_cast<std::size_t>(chunk)];
   }
   int kv_head() const { return q_head / info().model.gqa_group_size(); }
-  bool has_keys() const { return key_begin >= 0 && key_end > key_begin; }
+  bool has_keys() const { return !keys.empty(); }
+  bool has_key(std::int32_t key) const { return keys.is(key, key + 1); }  // and no other
   // The queries that `window` means: half-open, ending with the chunk.
   std::pair<std::int32_t, std::int32_t> query_window() const {
     const trace::ChunkInfo& here = chunk_info();
@@ -78,11 +79,13 @@ std::string chunk_name(const trace::TraceInfo& info, int chunk);
 std::string chunk_axis(const trace::TraceInfo& info);
 // Of a half-open range: "key 1,173", "keys 1,173 to 1,180"
 std::string range_words(const char* one, const char* several, std::int64_t begin, std::int64_t end);
+// "key 1,173", "keys 1,173 to 1,180", "12 picked keys" where they are not one range
+std::string keys_words(const trace::KeySet& keys);
+inline constexpr const char* kPickedKeys = " picked keys";
 
-// The span to follow: the keys chosen, else the trace's needle itself before its parts
-// ("needle_key" and the like), else nothing. It has the name that the trace gives to just these keys, else
-// their positions.
-std::optional<trace::TokenSpan> watched_span(const Place& place);
+// The keys to follow: those chosen, else the trace's needle itself before its parts ("needle_key" and the
+// like), else nothing. They have the name that the trace gives to just these keys, else their positions.
+std::optional<trace::NamedKeys> watched_keys(const Place& place);
 // Whether the token belongs to a span of the trace that is called "question".
 bool in_question(const Place& place, std::int32_t position);
 // The name in quotes; keys that have none by their positions: "key 1,173".

@@ -17,12 +17,12 @@ struct Pointed {
   std::string row = {};             // of a table: its cells, with a tab between them
   std::string view = {};            // id of the view, or name of the window
   std::optional<Place> place = {};  // where it leads; none: the place shown
-  std::int32_t key_begin = -1, key_end = -1;
+  trace::KeySet keys = {};
   std::int32_t query = -1;          // the token that asks, of what is no key
   std::function<void()> menu = {};  // draws what this thing alone has in its menu
 
-  bool has_keys() const { return key_begin >= 0; }
-  std::int32_t token() const { return has_keys() ? key_begin : query; }
+  bool has_keys() const { return !keys.empty(); }
+  std::int32_t token() const { return has_keys() ? keys.first() : query; }
 };
 
 class Pointer {
@@ -32,7 +32,7 @@ class Pointer {
   void at(Pointed what) { now_ = std::move(what); }
   // One key of a place.
   void at(const Place& place, std::int32_t key) {
-    now_ = Pointed{.place = place, .key_begin = key, .key_end = key + 1};
+    now_ = Pointed{.place = place, .keys = {key, key + 1}};
   }
   std::optional<Pointed>& now() { return now_; }                // in this frame
   const std::optional<Pointed>& last() const { return last_; }  // in the frame before

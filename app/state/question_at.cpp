@@ -26,8 +26,8 @@ std::string title_of_run(const MethodChoice& method, const std::string& where) {
                      where);
 }
 
-std::string key_part(const std::optional<trace::TokenSpan>& span) {
-  return span ? fmt::format("{}-{}", span->begin, span->end) : "none";
+std::string key_part(const std::optional<trace::NamedKeys>& span) {
+  return span ? span->keys.text() : "none";
 }
 
 }  // namespace kvloupe::state

@@ -36,7 +36,7 @@ inline constexpr const char* kNoKeyChosen =
 std::string title_of_run(const MethodChoice& method, const std::string& where);
 
 // A member as a part of a key.
-std::string key_part(const std::optional<trace::TokenSpan>& span);
+std::string key_part(const std::optional<trace::NamedKeys>& span);
 inline const std::string& key_part(const std::string& text) { return text; }
 template <typename T>
 std::string key_part(const T& member) {

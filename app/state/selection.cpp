@@ -61,8 +61,9 @@ void check(const GotoTarget& target, const trace::TraceInfo& info) {
   below("query head", "query heads", target.q_head, info.model.num_q_heads);
   below("KV head", "KV heads", target.kv_head, info.model.num_kv_heads);
   below("token", "tokens", target.query, info.num_tokens);
-  below("token", "tokens", target.key_begin, info.num_tokens);
-  if (target.key_end) below("token", "tokens", *target.key_end - 1, info.num_tokens);
+  if (!target.keys) return;
+  below("token", "tokens", target.keys->first(), info.num_tokens);
+  below("token", "tokens", target.keys->bound() - 1, info.num_tokens);
 }
 
 const trace::TokenSpan& named_span(const std::string& name, const trace::TraceInfo& info) {
@@ -86,10 +87,7 @@ GotoTarget target_of(const Place& place) {
   if (place.query >= 0) target.query = place.query;
   if (place.window > 0) target.window = place.window;
   if (place.watches_nothing) target.span = kNoSpan;
-  if (place.has_keys()) {
-    target.key_begin = place.key_begin;
-    target.key_end = place.key_end;
-  }
+  if (place.has_keys()) target.keys = place.keys;
   return target;
 }
 
@@ -105,19 +103,17 @@ void apply_goto(Place& place, const GotoTarget& target) {
   if (target.chunk) place.chunk = *target.chunk;
   if (target.query) place.query = *target.query;
   if (target.window) place.window = *target.window;
-  if (target.key_begin) {
-    place.key_begin = *target.key_begin;
-    place.key_end = *target.key_end;
+  if (target.keys) {
+    place.keys = *target.keys;
     place.watches_nothing = false;
   }
   if (target.span && *target.span == kNoSpan) {
-    place.key_begin = place.key_end = -1;
+    place.keys = {};
     place.watches_nothing = true;
   } else if (target.span) {
     place.watches_nothing = false;
     const trace::TokenSpan& span = named_span(*target.span, info);
-    place.key_begin = span.begin;
-    place.key_end = span.end;
+    place.keys = {span.begin, span.end};
   }
   clamp(place);
 }
@@ -133,8 +129,11 @@ void clamp(Place& place) {
   const trace::ChunkInfo& chunk = place.chunk_info();
   if (place.query < chunk.begin || place.query >= chunk.end()) place.query = -1;
   if (place.has_keys()) {
-    place.key_begin = std::clamp(place.key_begin, 0, info.num_tokens - 1);
-    place.key_end = std::clamp(place.key_end, place.key_begin + 1, info.num_tokens);
+    // What lies behind the text's end becomes its last token.
+    if (place.keys.first() >= info.num_tokens)
+      place.keys = {info.num_tokens - 1, info.num_tokens};
+    else if (place.keys.bound() > info.num_tokens)
+      place.keys = trace::KeySet::of(place.keys.ranges_in(0, info.num_tokens));
     place.watches_nothing = false;
   }
 }
@@ -147,7 +146,8 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   const bool same_file = like != nullptr && like->place.trace->path == trace->path;
   place.trace = trace;
   if (!same_file) {
-    place.key_begin = place.key_end = place.query = -1;
+    place.keys = {};
+    place.query = -1;
     place.watches_nothing = false;
   }
   if (like == nullptr) {

@@ -51,7 +51,7 @@ ViewState lock_words(const TraceTab& tab, const Selection& seen) {
   ViewState words;
   words.trace = tab.path;
   words.place = target_of(seen.place);
-  words.place.key_begin = words.place.key_end = {};
+  words.place.keys = {};
   words.place.span = {};
   for (const MethodChoice& method : seen.method) words.methods.push_back(method.text);
   words.shown = seen.shown;

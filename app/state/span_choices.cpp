@@ -83,11 +83,14 @@ std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens
   return trace::TokenSpan{text, at->begin, at->end};
 }
 
-std::string text_of_span(const OpenTrace& trace, const trace::TokenSpan& span) {
+std::string text_of_keys(const OpenTrace& trace, const trace::KeySet& keys) {
   std::string text;
   const std::vector<std::string>& tokens = trace.session->token_texts();
-  for (std::int32_t t = span.begin; t < span.end && t < std::ssize(tokens); ++t)
-    text += tokens[static_cast<std::size_t>(t)];
+  for (const trace::TokenRange& range : keys.ranges_in(0, std::ssize(tokens))) {
+    if (range.begin > keys.first()) text += " \u2026 ";
+    for (std::int32_t t = range.begin; t < range.end; ++t)
+      text += tokens[static_cast<std::size_t>(t)];
+  }
   return readable_text(text);
 }
 

@@ -30,7 +30,7 @@ std::vector<SpanChoice> span_choices(const OpenTrace& trace);
 std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens,
                                           const std::string& text, std::int32_t from);
 
-// The text of the keys, as one reads it.
-std::string text_of_span(const OpenTrace& trace, const trace::TokenSpan& span);
+// The text of the keys, as one reads it; between those that lie apart an ellipsis.
+std::string text_of_keys(const OpenTrace& trace, const trace::KeySet& keys);
 
 }  // namespace kvloupe::state

@@ -31,7 +31,7 @@ std::size_t columns_of(const replay::ReplayCell& cell, Number number) {
 
 // Empty: the cell does not count.
 std::optional<double> value_of(const replay::ReplayCell& cell, Number number, std::size_t column,
-                               const std::optional<replay::KeySpan>& span) {
+                               const std::optional<trace::KeySet>& span) {
   switch (number) {
     case Number::MassRecall: return cell.metrics[column].mass_recall;
     case Number::TopkOverlap: return cell.metrics[column].topk_overlap;
@@ -140,7 +140,7 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             const std::vector<int>& chunks,
-                            const std::optional<replay::KeySpan>& span) {
+                            const std::optional<trace::KeySet>& span) {
   KVLOUPE_CHECK(needs_method(number) && number != Number::MergeLoss &&
                 (span || number != Number::SpanKept));
   Overview overview;

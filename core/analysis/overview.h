@@ -42,7 +42,7 @@ struct Overview {
 // `chunks` (ascending; none: all). SpanKept is of `span`, and the sets alone are enough for it.
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             const std::vector<int>& chunks = {},
-                            const std::optional<replay::KeySpan>& span = {});
+                            const std::optional<trace::KeySet>& span = {});
 // MergeLoss: each head of a cell is asked alone, which nothing else needs. The mean over those of
 // `chunks` (as above) in which heads were merged. `spec` is resolved. Throws as replay().
 Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,

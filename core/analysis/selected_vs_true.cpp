@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/replay/cell_metrics.h"
+#include "core/replay/span_kept.h"
 #include "core/selection/ranking.h"
 #include "core/session/session_tensors.h"
 
@@ -85,34 +86,35 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
 }
 
 std::vector<SpanFate> span_fate(const session::TraceSession& session,
-                                const replay::ReplayResult& result, const trace::TokenSpan& span,
+                                const replay::ReplayResult& result, const trace::KeySet& keys,
                                 const WorkContext& context) {
   std::vector<SpanFate> fates;
   for (const replay::ReplayCell& cell : result.cells) {
     context.cancel.throw_if_cancelled();
-    const std::int64_t begin = std::max<std::int64_t>(span.begin, cell.first_candidate);
-    const std::int64_t end = std::min<std::int64_t>(span.end, cell.end_of_candidates());
-    if (end <= begin) continue;
+    const auto ranges = keys.ranges_in(cell.first_candidate, cell.end_of_candidates());
+    if (ranges.empty()) continue;
     const selection::Cell loaded = loaded_cell(session, cell);
     const at::Tensor mass = replay::row_mass(loaded, layout_of(loaded, result.q_heads_per_row));
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
       const float* values =
           mass.const_data_ptr<float>() + static_cast<std::int64_t>(row) * mass.stride(0);
-      const auto& selected = cell.rows[row].positions;
+      const replay::SpanCount count = replay::count_in_span(cell, row, keys);
       SpanFate fate;
       fate.layer = cell.layer;
       fate.chunk = cell.chunk;
       fate.row = static_cast<int>(row);
-      fate.total = static_cast<std::int32_t>(end - begin);
-      fate.kept =
-          static_cast<std::int32_t>(std::lower_bound(selected.begin(), selected.end(), end) -
-                                    std::lower_bound(selected.begin(), selected.end(), begin));
+      fate.total = static_cast<std::int32_t>(count.candidates);
+      fate.kept = static_cast<std::int32_t>(count.kept);
       const float* first = values + cell.first_candidate;
       const float* last = values + cell.end_of_candidates();
       const double whole = sum_of(first, last);
-      if (whole > 0) fate.span_mass = sum_of(values + begin, values + end) / whole;
-      // The span's first key of largest mass; those before it in the ranking count its rank.
-      const float* best = std::max_element(values + begin, values + end);
+      // Their first key of largest mass; those before it in the ranking count its rank.
+      const float* best = values + ranges.front().begin;
+      for (const trace::TokenRange& range : ranges) {
+        if (whole > 0) fate.span_mass += sum_of(values + range.begin, values + range.end) / whole;
+        const float* most = std::max_element(values + range.begin, values + range.end);
+        if (*most > *best) best = most;
+      }
       fate.best_true_rank = static_cast<std::int32_t>(
           std::count_if(first, best, [&](float value) { return value >= *best; }) +
           std::count_if(best, last, [&](float value) { return value > *best; }));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/replay/replay.h"
+#include "core/trace/key_set.h"
 
 #include <cstdint>
 #include <vector>
@@ -42,17 +43,17 @@ struct SelectedVsTrue {
 SelectedVsTrue selected_vs_true(const session::TraceSession& session,
                                 const replay::ReplayCell& cell, int row, int q_heads_per_row);
 
-// How a span (a needle, say) fared in every cell of a replay of one layer.
+// How some keys (a needle's, say) fared in every cell of a replay of one layer.
 struct SpanFate {
   int layer = 0;
   int chunk = 0;
   int row = 0;
-  std::int32_t kept = 0, total = 0;  // span keys selected, span keys among the candidates
-  double span_mass = 0;              // share of the candidates' mass on the span
-  std::int32_t best_true_rank = -1;  // best rank of a span key by mass
+  std::int32_t kept = 0, total = 0;  // of the keys: selected, among the candidates
+  double span_mass = 0;              // share of the candidates' mass on them
+  std::int32_t best_true_rank = -1;  // best rank of one of them by mass
 };
 std::vector<SpanFate> span_fate(const session::TraceSession& session,
-                                const replay::ReplayResult& result, const trace::TokenSpan& span,
+                                const replay::ReplayResult& result, const trace::KeySet& keys,
                                 const WorkContext& context);
 
 }  // namespace kvloupe::analysis

@@ -72,7 +72,7 @@ void split_rows(ReplayResult& result, const selection::RowLayout& layout);
 struct DiffSide {
   const session::TraceSession& session;
   MethodChoice method;
-  std::optional<KeySpan> watched = {};
+  std::optional<trace::KeySet> watched = {};
 };
 struct DiffRequest {
   std::vector<int> layers;  // empty: all that both have

@@ -7,6 +7,7 @@
 #include "core/device/default_device.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
+#include "core/trace/key_set.h"
 #include "core/trace/runs/selection_record.h"
 
 #include <algorithm>
@@ -156,13 +157,13 @@ Explanation explain_recorded(const session::TraceSession& session, int run,
 Explanation explain(const session::TraceSession& session, const ExplainRequest& request,
                     const WorkContext& context);
 
-// A budget with which the method, which has one, keeps all keys from `begin` to `end` (half-open) that are up
-// for choice in the cell, and does not with one less (docs/explain.md). `request.key` is not read.
+// A budget with which the method, which has one, keeps all of the watched keys that are up for choice in the
+// cell, and does not with one less (docs/explain.md). `request.key` is not read.
 struct SpanBudget {
   std::int64_t num_keys = 0;           // up for choice
   std::optional<std::int64_t> budget;  // none: no budget keeps them all
 };
 SpanBudget budget_of_span(const session::TraceSession& session, const ExplainRequest& request,
-                          std::int64_t begin, std::int64_t end, const WorkContext& context);
+                          const trace::KeySet& watched, const WorkContext& context);
 
 }  // namespace kvloupe::replay

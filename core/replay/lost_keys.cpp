@@ -30,7 +30,7 @@ class RowLosses {
     double whole = 0;
     for (std::int64_t key = first; key < end; ++key) whole += static_cast<double>(mass[key]);
     for (std::int64_t key = first; key < end; ++key) {
-      if (request_.span && (key < request_.span->begin || key >= request_.span->end)) continue;
+      if (request_.span && !request_.span->keys.contains(key)) continue;
       const auto own = static_cast<double>(mass[key]);
       const std::uint8_t cause = causes[static_cast<std::size_t>(key - first)];
       follow(key, run.cell.chunk, cause != kKept, counted, own);

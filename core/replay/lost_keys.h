@@ -26,7 +26,7 @@ struct LostKeysRequest {
   // For regrets keys are followed through all chunks up to the last of `chunks`, and those wanted in `chunks`
   // are listed. Else a key counts as dropped in the first of `chunks` that left it out.
   bool regrets_from_all_chunks = false;
-  std::optional<trace::TokenSpan> span;  // keys of this alone
+  std::optional<trace::NamedKeys> span;  // keys of this alone
   std::size_t count =
       kListedKeys;  // of each layer, row and cause, and of regrets of each layer and row
   std::string device = device::kDefault;
@@ -66,7 +66,7 @@ struct LostMass {
 
 struct LostKeys {
   MethodChoice method;
-  std::optional<trace::TokenSpan> span;  // whose keys were looked for; none: all candidates
+  std::optional<trace::NamedKeys> span;  // whose keys were looked for; none: all candidates
   selection::RowLayout layout;
   std::vector<int> layers;
   std::vector<LostMass> by_layer;

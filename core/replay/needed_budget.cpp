@@ -136,9 +136,9 @@ class BudgetTrials {
 class SpanTrials {
  public:
   SpanTrials(const session::TraceSession& session, const selection::MethodSpec& spec, int layer,
-             const std::vector<int>& chunks, const trace::TokenSpan& span,
-             const std::string& device, const WorkContext& context)
-      : method_(prepare(session, spec, {layer}, device, context)), span_(span), context_(context) {
+             const std::vector<int>& chunks, const trace::KeySet& keys, const std::string& device,
+             const WorkContext& context)
+      : method_(prepare(session, spec, {layer}, device, context)), keys_(keys), context_(context) {
     const auto source = selection::source_layer(spec, method_.shape, layer);
     const auto add = [&](int of_layer, int chunk, bool asked) {
       selection::Cell cell = load_for_trials(session, method_, of_layer, chunk);
@@ -179,7 +179,7 @@ class SpanTrials {
       const selection::CellSelection selection = selector->select(step.cell);
       keeps.resize(selection.rows.size(), true);
       for (std::size_t row = 0; step.asked && row < keeps.size(); ++row) {
-        const SpanCount count = count_in_span(selection, row, {span_.begin, span_.end});
+        const SpanCount count = count_in_span(selection, row, keys_);
         keeps[row] = keeps[row] && count.kept == count.candidates;
       }
       if (method_.traits().evicts()) selector->evict(step.cell);
@@ -188,7 +188,7 @@ class SpanTrials {
   }
 
   PreparedMethod method_;
-  const trace::TokenSpan span_;
+  const trace::KeySet keys_;
   const WorkContext& context_;
   std::int64_t most_ = 1;
   std::vector<Step> cells_;
@@ -238,9 +238,9 @@ std::optional<std::int64_t> enough_budget(const Keeps& keeps, std::int64_t most,
 }  // namespace
 
 RowBudgets span_budgets(const session::TraceSession& session, const selection::MethodSpec& spec,
-                        int layer, const std::vector<int>& chunks, const trace::TokenSpan& span,
+                        int layer, const std::vector<int>& chunks, const trace::KeySet& keys,
                         const std::string& device, const WorkContext& context) {
-  SpanTrials trials(session, spec, layer, chunks, span, device, context);
+  SpanTrials trials(session, spec, layer, chunks, keys, device, context);
   const selection::Traits traits = spec.traits();
   RowBudgets budgets;
   budgets.exact = traits.grows_with_budget;
@@ -275,13 +275,12 @@ std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
 }
 
 SpanBudget budget_of_span(const session::TraceSession& session, const ExplainRequest& request,
-                          std::int64_t begin, std::int64_t end, const WorkContext& context) {
+                          const trace::KeySet& watched, const WorkContext& context) {
   const selection::MethodSpec& spec = request.spec;
   KVLOUPE_CHECK(spec.has_budget());
   const Candidates up = candidates_of(session, spec, request.layer, request.chunk);
-  std::vector<std::int64_t> keys;
-  for (std::int64_t key = std::max(begin, up.first); key < std::min(end, up.end); ++key)
-    keys.push_back(key);
+  const std::vector<std::int32_t> inside = watched.positions_in(up.first, up.end);
+  std::vector<std::int64_t> keys(inside.begin(), inside.end());
   SpanBudget found{std::ssize(keys), std::nullopt};
   if (keys.empty()) return found;
   const BudgetTrials trials(session, request, std::move(keys), context);

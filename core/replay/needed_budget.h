@@ -20,7 +20,7 @@ std::optional<std::int64_t> needed_budget(const session::TraceSession& session,
                                           std::optional<std::int64_t> guess,
                                           const WorkContext& context);
 
-// For each row of a layer a budget with which it keeps all candidates of the span in all of the chunks
+// For each row of a layer a budget with which it keeps all candidates among the keys in all of the chunks
 // (ascending), and does not with one less; empty where none does. Where a larger budget need not keep what
 // a smaller one does (`exact` is false), two an octave are tried from the largest down, and all of these
 // keep it: budget_of_span() finds the same.
@@ -29,7 +29,7 @@ struct RowBudgets {
   bool exact = true;
 };
 RowBudgets span_budgets(const session::TraceSession& session, const selection::MethodSpec& spec,
-                        int layer, const std::vector<int>& chunks, const trace::TokenSpan& span,
+                        int layer, const std::vector<int>& chunks, const trace::KeySet& keys,
                         const std::string& device, const WorkContext& context);
 
 }  // namespace kvloupe::replay

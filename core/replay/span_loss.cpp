@@ -36,8 +36,7 @@ class LayerLoss {
       for (std::int64_t key = first; key < end; ++key)
         head.whole_mass += static_cast<double>(mass[key]);
       std::vector<std::int64_t> lost;
-      for (std::int64_t key = std::max<std::int64_t>(first, request_.span.begin);
-           key < std::min<std::int64_t>(end, request_.span.end); ++key) {
+      for (const std::int64_t key : request_.span.keys.positions_in(first, end)) {
         ++head.keys;
         head.mass += static_cast<double>(mass[key]);
         if (run.keeps(head.row, key)) {
@@ -145,7 +144,7 @@ void add_layer(const session::TraceSession& session, const SpanLossRequest& requ
   std::optional<RowBudgets> budgets;
   if (loss.has_budgets && may_lose)
     budgets =
-        span_budgets(session, spec, layer, loss.chunks, request.span, request.device, context);
+        span_budgets(session, spec, layer, loss.chunks, request.span.keys, request.device, context);
   if (budgets) loss.exact_budgets &= budgets->exact;
   layer_loss.finish(budgets, loss);
 }

@@ -20,7 +20,7 @@ struct SpanLossRequest {
   // A run of a known method is selected anew by its SPEC. Of an unknown one what it recorded is counted,
   // and no cause is known but evictions.
   MethodChoice method;
-  trace::TokenSpan span;
+  trace::NamedKeys span;
   std::vector<int> layers;  // empty: all captured
   std::vector<int> chunks;  // empty: all
   bool want_budgets = true;
@@ -55,7 +55,7 @@ struct SpanChange {
 
 struct SpanLoss {
   MethodChoice method;
-  trace::TokenSpan span;
+  trace::NamedKeys span;
   selection::RowLayout layout;
   std::vector<int> layers;
   std::vector<int> chunks;          // those looked at
@@ -91,7 +91,7 @@ inline constexpr double kShareThatMatters = 0.8;  // of heads_of_mass()
 
 // Of sets that are at hand: what is kept, without causes.
 SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
-                    const trace::TokenSpan& span);
+                    const trace::NamedKeys& span);
 // Throws as replay().
 SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& request,
                    const WorkContext& context);

@@ -133,13 +133,12 @@ void SpanLoss::add(const SpanLoss& other) {
 }
 
 SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
-                    const trace::TokenSpan& span) {
+                    const trace::NamedKeys& span) {
   SpanLoss loss;
   loss.method = method;
   loss.span = span;
   loss.layout = {run.row_axis, run.q_heads_per_row};
   loss.layers = run.layers;
-  const KeySpan keys{span.begin, span.end};
   std::vector<SpanHead> of_layer;
   std::vector<bool> chose;
   const auto close = [&] {
@@ -162,7 +161,7 @@ SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
     }
     if (!cell.chooses_keys()) continue;
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {
-      const SpanCount count = count_in_span(cell, row, keys);
+      const SpanCount count = count_in_span(cell, row, span.keys);
       of_layer[row].kept += count.kept;
       of_layer[row].keys += count.candidates;
       chose[row] = true;
@@ -183,7 +182,7 @@ std::string keep_words(std::int64_t count) {
 
 // " keeps 42 % of needle. 1 of 3 KV heads keeps all 4 keys, 1 keeps none."
 std::string kept_words(const SpanLoss& loss, const SpanLoss::Sums& sums, const std::string& span) {
-  const auto length = loss.span.end - loss.span.begin;
+  const std::int64_t length = loss.span.keys.size();
   const std::string heads = fmt::format("{} {}", sums.heads, heads_word(loss.layout, sums.heads));
   if (length == 1) return fmt::format(" keeps {} in {} of {}.", span, sums.whole, heads);
   return fmt::format(" keeps {} of {}. {} of {} keep{} all {} keys{}.",

@@ -146,7 +146,7 @@ TEST(OverviewOfReplay, OfAWatchedSpanTheShareOfItsKeysThatIsKept) {
   add(1, 16, {{1, 2}, {3}});              // none of the span is there yet
   add(2, 24, {{1, 19, 20, 23}, {5, 6}});  // [20, 24) is
   add(3, 40, {{20, 25, 29, 30}, {29}});   // all of it
-  const replay::KeySpan span{20, 30};
+  const trace::KeySet span{20, 30};
   const auto of = [&](const std::vector<int>& chunks) {
     return overview_of_replay(result, Number::SpanKept, chunks, span).values;
   };

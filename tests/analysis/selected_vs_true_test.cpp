@@ -50,22 +50,23 @@ TEST(SelectedVsTrue, SortsKeysIntoHitsMissesAndWaste) {
     EXPECT_EQ(view.by_true_rank[rank].position, order[rank]);
 }
 
-TEST(SpanFate, CountsTheKeptKeysOfASpan) {
+// Chunks 2 (P = 32, keeps 23..31) and 3 (P = 48, keeps 39..47), two layers, two heads.
+void expect_fates(const std::set<int>& keys, int kept_in_chunk_2) {
   const SmallTrace trace;
   const replay::ReplayResult result = replay_of(trace, "sliding_window:budget_tokens=9");
-  const auto fates = span_fate(trace.session(), result, {"needle", 20, 26}, {});
-  // Chunks 2 (P = 32, keeps 23..31) and 3 (P = 48, keeps 39..47), two layers, two heads.
+  const auto watched = trace::KeySet::of(std::vector<std::int32_t>(keys.begin(), keys.end()));
+  const auto fates = span_fate(trace.session(), result, watched, {});
   ASSERT_EQ(fates.size(), 8U);
   for (const SpanFate& fate : fates) {
-    EXPECT_EQ(fate.total, 6);
-    EXPECT_EQ(fate.kept, fate.chunk == 2 ? 3 : 0);
+    EXPECT_EQ(fate.total, std::ssize(keys));
+    EXPECT_EQ(fate.kept, fate.chunk == 2 ? kept_in_chunk_2 : 0);
     const replay::ReplayCell& cell = *result.find(fate.layer, fate.chunk);
     const auto mass = trace.mass(fate.layer, fate.row, cell.span.begin, cell.span.end());
     const int past = cell.span.begin;
     double span = 0, whole = 0, best = 0;
     for (int j = 0; j < past; ++j) {
       whole += mass[j];
-      if (j >= 20 && j < 26) span += mass[j], best = std::max(best, mass[j]);
+      if (keys.count(j) != 0) span += mass[j], best = std::max(best, mass[j]);
     }
     int rank = 0;
     for (int j = 0; j < past; ++j) rank += mass[j] > best;
@@ -73,6 +74,10 @@ TEST(SpanFate, CountsTheKeptKeysOfASpan) {
     EXPECT_EQ(fate.best_true_rank, rank);
   }
 }
+
+TEST(SpanFate, CountsTheKeptKeysOfASpan) { expect_fates({20, 21, 22, 23, 24, 25}, 3); }
+
+TEST(SpanFate, OfKeysHereAndThereThoseBetweenAreNotCounted) { expect_fates({2, 20, 24, 25}, 2); }
 
 }  // namespace
 }  // namespace kvloupe::analysis

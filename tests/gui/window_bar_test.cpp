@@ -57,7 +57,7 @@ TEST_F(WindowBarTest, NumbersOpenOnTheQuestionAndReachTheViews) {
 TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   open_alone(trace());
   const trace::TokenSpan needle = place().info().spans.front();
-  const auto watched = [] { return state::watched_span(place()); };
+  const auto watched = [] { return state::watched_keys(place()); };
   ASSERT_TRUE(watched());
   EXPECT_EQ(watched()->name, "needle");
   choose("//##transport/##span", "**/question");
@@ -71,8 +71,7 @@ TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   EXPECT_TRUE(copy.watches_nothing);
   choose("//##transport/##span", "**/needle");
   ASSERT_TRUE(watched());
-  EXPECT_EQ(watched()->begin, needle.begin);
-  EXPECT_EQ(watched()->end, needle.end);
+  EXPECT_TRUE(watched()->keys.is(needle.begin, needle.end));
   // A text: all of the match.
   const std::vector<std::string>& tokens = place().trace->session->token_texts();
   const std::string text = tokens[700] + tokens[701] + tokens[702];
@@ -85,7 +84,7 @@ TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {
   });
   ASSERT_TRUE(place().has_keys());
   std::string found;
-  for (std::int32_t t = place().key_begin; t < place().key_end; ++t)
+  for (std::int32_t t = place().keys.first(); t < place().keys.bound(); ++t)
     found += tokens[static_cast<std::size_t>(t)];
   EXPECT_THAT(found, HasSubstr(text));
 }

@@ -98,12 +98,12 @@ TEST_F(WindowGeometryTest, KeysCircledAreWatchedAndOneStepBackUndoesIt) {
   const float cut = across[across.size() * 2 / 3];
   std::vector<ImVec2> pixels;
   std::vector<std::int32_t> expected;
-  for (std::size_t i = 0; i < keys->points->keys.size(); ++i) {
-    const auto& key = keys->points->keys[i];
+  for (std::size_t i = 0; i < keys->points->every_key.size(); ++i) {
+    const auto& key = keys->points->every_key[i];
     if (key[0] <= cut) continue;
     pixels.emplace_back(plot->Axes[ImAxis_X1].PlotToPixels(key[0]),
                         plot->Axes[ImAxis_Y1].PlotToPixels(key[1]));
-    expected.push_back(keys->points->key_positions[i]);
+    expected.push_back(static_cast<std::int32_t>(i));
   }
   // The left edge of the line lies just right of the cut.
   const float left = plot->Axes[ImAxis_X1].PlotToPixels(cut) + 3.5F;
@@ -118,13 +118,13 @@ TEST_F(WindowGeometryTest, KeysCircledAreWatchedAndOneStepBackUndoesIt) {
       if (at.x > left) around.push_back({std::max(at.x, left + 3), at.y});
     circle(ctx, around);
   });
-  EXPECT_EQ(place().key_begin, *std::min_element(taken.begin(), taken.end()));
-  EXPECT_EQ(place().key_end, *std::max_element(taken.begin(), taken.end()) + 1);
+  EXPECT_EQ(place().keys, trace::KeySet::of(taken)) << "these and none between them";
+  EXPECT_GT(place().keys.ranges().size(), 1U);
   EXPECT_EQ(place().query, -1) << "no query was there";
   settle();
   save_picture("geometry_lasso.png");
   workspace().cursor.back();
-  EXPECT_EQ(place().key_begin, -1);
+  EXPECT_EQ(place().keys.first(), -1);
 }
 
 TEST_F(WindowGeometryTest, TheTextLineAndTheMenuKnowTheQueryUnderTheMouse) {
@@ -214,8 +214,8 @@ TEST_F(WindowGeometryTest, ThreeComponentsTurnAndKeysAreTakenThere) {
     IM_CHECK(turned.x == plot->Rotation.x && turned.w == plot->Rotation.w);
     ctx->ItemUncheck(in("query_geometry", "/**/Lasso").c_str());
   });
-  EXPECT_EQ(place().key_begin, 0);
-  EXPECT_EQ(place().key_end, keys->points->key_positions.back() + 1);
+  EXPECT_EQ(place().keys.first(), 0);
+  EXPECT_EQ(place().keys.bound(), std::ssize(keys->points->every_key));
   save_picture("geometry_solid.png");
 }
 

@@ -94,18 +94,18 @@ TEST_F(WindowHands, ARightClickOnAMapCopiesWatchesGoesAndExplains) {
   EXPECT_THAT(clipboard(), HasSubstr(fmt::format("layer {}", place().layer)))
       << "the value names its place";
   right_click(in_map(900, 9), "###watch");
-  EXPECT_NEAR(place().key_begin, 900, kNear);
+  EXPECT_NEAR(place().keys.first(), 900, kNear);
   EXPECT_EQ(place().chunk, 15) << "watching goes nowhere";
   right_click(in_map(1000, 9), "###go");
   EXPECT_EQ(place().chunk, 9);
-  EXPECT_NEAR(place().key_begin, 900, kNear) << "going watches nothing";
+  EXPECT_NEAR(place().keys.first(), 900, kNear) << "going watches nothing";
   right_click(in_map(902, 8), "Copy the link");
   EXPECT_THAT(clipboard(), HasSubstr("--goto"));
   EXPECT_THAT(clipboard(), HasSubstr("chunk=8"));
   EXPECT_THAT(clipboard(), HasSubstr("key=9"));
   right_click(in_map(1000, 9), "Why was it lost?");
   EXPECT_EQ(selection().perspective, "lost");
-  EXPECT_NEAR(place().key_begin, 1000, kNear);
+  EXPECT_NEAR(place().keys.first(), 1000, kNear);
   EXPECT_TRUE(explorer().panels().visible("miss_inspector"));
 }
 

@@ -40,7 +40,7 @@ class WindowInspectorTest : public WindowTest {
   }
   static state::Result<ExplainQuestion> why(Slot slot = Slot::A) {
     const state::Place& here = place();
-    return workspace().ask(ExplainQuestion{here, workspace().method(slot), here.key_begin});
+    return workspace().ask(ExplainQuestion{here, workspace().method(slot), here.keys.first()});
   }
   static state::Result<ExplainQuestion> why_of_span() {
     return workspace().ask(ExplainQuestion{place(), workspace().method(Slot::A),
@@ -80,7 +80,7 @@ TEST_F(WindowInspectorTest, AClickedKeyIsExplainedAndItsRemedyBecomesB) {
   ASSERT_GE(key, 0) << "uniform rows lose a key of those that the question asks for";
   const std::string row = in("selected_vs_true", fmt::format("/**/{}", format_count(rank)));
   drive("click a key", [&](ImGuiTestContext* ctx) { ctx->ItemClick(row.c_str()); });
-  ASSERT_EQ(place().key_begin, key);
+  ASSERT_EQ(place().keys.first(), key);
   settle();
   const auto known = why();
   ASSERT_EQ(known.state, state::ResultState::Ready) << known.error;
@@ -176,13 +176,13 @@ TEST_F(WindowInspectorTest, TokensGridsAndListsLeadOn) {
   drive("token", [](ImGuiTestContext* ctx) {
     ctx->ItemClick(in("miss_inspector", "/**/###token 773").c_str());
   });
-  EXPECT_EQ(place().key_begin, 773);
-  EXPECT_EQ(place().key_end, 774);
+  EXPECT_EQ(place().keys.first(), 773);
+  EXPECT_EQ(place().keys.bound(), 774);
   drive("whole span", [](ImGuiTestContext* ctx) {
     ctx->ItemClick(in("miss_inspector", "/**/###whole span").c_str());
   });
-  EXPECT_EQ(place().key_begin, 768);
-  EXPECT_EQ(place().key_end, 784);
+  EXPECT_EQ(place().keys.first(), 768);
+  EXPECT_EQ(place().keys.bound(), 784);
   workspace().cursor.set_keys(773, 774);
   settle();
   const auto known = why();
@@ -199,7 +199,7 @@ TEST_F(WindowInspectorTest, TokensGridsAndListsLeadOn) {
   drive("rival", [](ImGuiTestContext* ctx) {
     ctx->ItemClick(in("miss_inspector", "/**/###rival 0").c_str());
   });
-  EXPECT_EQ(place().key_begin, rival);
+  EXPECT_EQ(place().keys.first(), rival);
   // The last of four layers, the last of three rows.
   drive("grid", [](ImGuiTestContext* ctx) {
     const std::string grid = in("miss_inspector", "/**/###fates");

@@ -151,8 +151,8 @@ TEST_F(WindowManners, CtrlFSearchesTheText) {
     ctx->Yield(3);
   });
   EXPECT_TRUE(explorer().panels().visible("token_strip"));
-  EXPECT_EQ(place().key_begin, 772);
-  EXPECT_EQ(place().key_end, 774);
+  EXPECT_EQ(place().keys.first(), 772);
+  EXPECT_EQ(place().keys.bound(), 774);
   std::set<std::string> with_keys;
   for (const shell::Command& command : explorer().commands())
     if (!command.keys.empty()) with_keys.insert(command.id);
@@ -252,8 +252,8 @@ TEST_F(WindowManners, SpansChunksAndRunsOfTheTraceCanBeClicked) {
     });
   };
   click(100, needle);  // the whole row counts
-  EXPECT_EQ(place().key_begin, 768);
-  EXPECT_EQ(place().key_end, 784);
+  EXPECT_EQ(place().keys.first(), 768);
+  EXPECT_EQ(place().keys.bound(), 784);
   const trace::ChunkInfo& chunk = place().info().chunks[5];
   click(chunk.begin + chunk.length / 2, 0);
   EXPECT_EQ(place().chunk, 5);

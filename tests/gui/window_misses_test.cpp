@@ -215,9 +215,9 @@ TEST_F(WindowMisses, AHeadAndAKeyThatItLostAreChosenInHeadMerge) {
     ctx->Yield(3);
   });
   const bool is_first_of_a_head = std::any_of(heads.begin(), heads.end(), [](const auto& head) {
-    return !head.lost.empty() && head.lost.front().key == place().key_begin;
+    return !head.lost.empty() && head.lost.front().key == place().keys.first();
   });
-  EXPECT_TRUE(is_first_of_a_head) << place().key_begin;
+  EXPECT_TRUE(is_first_of_a_head) << place().keys.first();
   EXPECT_EQ(place().q_head, 2) << "the head of the row stays";
   EXPECT_EQ(place().chunk, 6);
 }

@@ -147,8 +147,8 @@ void WindowStory::find_why_it_was_lost() {
     ctx->ItemClick("**/number");
     ctx->Yield(3);
   });
-  ASSERT_TRUE(state::watched_span(place()));
-  EXPECT_EQ(state::watched_span(place())->name, "number");
+  ASSERT_TRUE(state::watched_keys(place()));
+  EXPECT_EQ(state::watched_keys(place())->name, "number");
   go("lost");
   ASSERT_TRUE(explorer().panels().visible("miss_inspector"));
   ASSERT_TRUE(until([] { return is_explained(Slot::A); }));
@@ -271,8 +271,8 @@ TEST_F(WindowStory, FromOnesOwnPromptToAFigureAndBackTheNextDay) {
   EXPECT_THAT(selection().choice(Slot::B).text, StartsWith("quoka"));
   EXPECT_EQ(place().chunk, before.chunk);
   EXPECT_EQ(place().layer, before.layer);
-  ASSERT_TRUE(state::watched_span(place()));
-  EXPECT_EQ(state::watched_span(place())->name, "number");
+  ASSERT_TRUE(state::watched_keys(place()));
+  EXPECT_EQ(state::watched_keys(place())->name, "number");
   const std::vector<shell::Note> notes = shell::load_notes(output());
   ASSERT_THAT(notes, SizeIs(1));
   EXPECT_EQ(notes[0].text, "the window has dropped the number");

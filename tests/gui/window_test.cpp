@@ -384,15 +384,15 @@ TEST_F(WindowTest, SearchJumpsToAToken) {
     ctx->Yield(3);
   });
   // The needle begins at token 768; "magic" is its sixth token.
-  EXPECT_EQ(place().key_begin, 773);
-  EXPECT_EQ(place().key_end, 774);
+  EXPECT_EQ(place().keys.first(), 773);
+  EXPECT_EQ(place().keys.bound(), 774);
   // Of several tokens all are followed.
   drive("search two", [](ImGuiTestContext* ctx) {
     ctx->ItemInputValue(in("token_strip", "/##search").c_str(), "special magic");
     ctx->Yield(3);
   });
-  EXPECT_EQ(place().key_begin, 772);
-  EXPECT_EQ(place().key_end, 774);
+  EXPECT_EQ(place().keys.first(), 772);
+  EXPECT_EQ(place().keys.bound(), 774);
 }
 
 TEST_F(WindowTest, ScaleAndThemeChange) {

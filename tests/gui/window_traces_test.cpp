@@ -180,7 +180,7 @@ TEST_F(WindowTraces, ZoomInEitherMapShowsTheSameTokensInBoth) {
     ctx->MouseClick(0);
     ctx->Yield(3);
   });
-  EXPECT_EQ(place().key_begin, there - kMore);
+  EXPECT_EQ(place().keys.first(), there - kMore);
   EXPECT_EQ(place().trace->path, first());
   save_picture("traces_zoomed.png");
   explorer().run_command("layout.reset");

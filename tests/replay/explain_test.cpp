@@ -137,7 +137,7 @@ TEST_F(Explain, TheBudgetOfASpanIsTheSmallestThatKeepsAllOfIt) {
     request.spec = spec_of(method);
     request.layer = kLayer;
     request.chunk = kChunk;
-    const SpanBudget found = budget_of_span(trace_.session(), request, 44, 52, {});
+    const SpanBudget found = budget_of_span(trace_.session(), request, {44, 52}, {});
     EXPECT_EQ(found.num_keys, 4) << "those from 48 on are the chunk's own";
     std::int64_t smallest = 1;
     const auto keeps_all = [&](std::int64_t budget) {

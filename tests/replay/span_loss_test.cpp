@@ -23,7 +23,7 @@ SmallTraceShape shape() { return {.chunk_lengths = {16, 16, 16, 16}}; }
 class SpanLossTest : public ::testing::Test {
  protected:
   const SmallTrace trace_{shape()};
-  const trace::TokenSpan span_{"word", 14, 18};
+  trace::NamedKeys span_{"word", {14, 18}};
 
   MethodChoice choice_of(const std::string& text) const {
     return choice_anew(selection::MethodSpec::parse(text).resolved(trace_.session().shape()));
@@ -50,42 +50,18 @@ class SpanLossTest : public ::testing::Test {
     std::vector<std::int64_t> kept;
     for (const trace::SelectedRow& row : result.find(layer, chunk)->rows)
       kept.push_back(std::count_if(row.positions.begin(), row.positions.end(),
-                                   [&](int key) { return key >= span_.begin && key < span_.end; }));
+                                   [&](int key) { return span_.keys.contains(key); }));
     return kept;
   }
 
-  // The head keeps all of the span by the budget that is said to be enough, and not by one less.
-  void expect_least_budget(const SpanLoss& loss, const SpanHead& head) const {
-    const auto kept = [&](std::int64_t budget) {
-      const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(budget)}});
-      return kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)];
-    };
-    EXPECT_EQ(kept(*head.enough), 4) << loss.method.text;
-    if (*head.enough > 1) {
-      EXPECT_LT(kept(*head.enough - 1), 4) << loss.method.text;
-    }
-  }
-};
-
-const std::vector<std::string> kMethods = {
-    "oracle:budget_tokens=7",
-    "quoka:budget_tokens=7,num_queries=2",
-    "uniform_queries:budget_tokens=9,num_queries=2",
-    "sparq:budget_tokens=7,num_channels=2",
-    "snapkv:budget_tokens=9,window=3",
-    "keydiff:budget_tokens=9",
-    "quest:budget_tokens=8,page_size=4,skip_layers=0,prefill=per_query",
-};
-
-TEST_F(SpanLossTest, IsWhatEachKeyIsToldAlone) {
-  for (const std::string& method : kMethods) {
+  void expect_as_each_key_is_told(const std::string& method) const {
     const SpanLoss loss = loss_of(method);
     EXPECT_THAT(loss.layers, ElementsAre(0, 1));
     EXPECT_THAT(loss.chunks, ElementsAre(kChunk));
     ASSERT_FALSE(loss.heads.empty()) << method;
     for (const SpanHead& head : loss.heads) {
       SpanHead asked{head.layer, head.row};
-      for (std::int32_t key = span_.begin; key < span_.end; ++key) {
+      for (const std::int32_t key : span_.keys.positions_in(0, 64)) {
         ExplainRequest request;
         request.spec = *choice_of(method).spec;
         request.layer = head.layer;
@@ -112,6 +88,51 @@ TEST_F(SpanLossTest, IsWhatEachKeyIsToldAlone) {
       EXPECT_NEAR(head.whole_mass, asked.whole_mass, 1e-6);
     }
   }
+
+  // The head keeps all of the span by the budget that is said to be enough, and not by one less.
+  void expect_least_budget(const SpanLoss& loss, const SpanHead& head) const {
+    const auto kept = [&](std::int64_t budget) {
+      const auto spec = loss.method.spec->with({{"budget_tokens", std::to_string(budget)}});
+      return kept_by_replay(spec, head.layer)[static_cast<std::size_t>(head.row)];
+    };
+    EXPECT_EQ(kept(*head.enough), 4) << loss.method.text;
+    if (*head.enough > 1) {
+      EXPECT_LT(kept(*head.enough - 1), 4) << loss.method.text;
+    }
+  }
+};
+
+const std::vector<std::string> kMethods = {
+    "oracle:budget_tokens=7",
+    "quoka:budget_tokens=7,num_queries=2",
+    "uniform_queries:budget_tokens=9,num_queries=2",
+    "sparq:budget_tokens=7,num_channels=2",
+    "snapkv:budget_tokens=9,window=3",
+    "keydiff:budget_tokens=9",
+    "quest:budget_tokens=8,page_size=4,skip_layers=0,prefill=per_query",
+};
+
+// As many as the span has, here and there.
+const trace::KeySet kScattered = trace::KeySet::of(std::vector{3, 14, 15, 30});
+
+TEST_F(SpanLossTest, IsWhatEachKeyIsToldAlone) {
+  for (const std::string& method : kMethods) expect_as_each_key_is_told(method);
+  span_.keys = kScattered;
+  for (const std::string& method : kMethods) expect_as_each_key_is_told(method);
+}
+
+TEST_F(SpanLossTest, OfKeysHereAndThereThoseBetweenNeedNoBudget) {
+  span_.keys = kScattered;
+  for (const char* const method : {"oracle:budget_tokens=7", "quoka:budget_tokens=7,num_queries=2",
+                                   "snapkv:budget_tokens=9,window=3"}) {
+    const SpanLoss loss = loss_of(method, {kChunk}, true);
+    for (const SpanHead& head : loss.heads) {
+      ASSERT_TRUE(head.enough) << method;
+      expect_least_budget(loss, head);
+    }
+  }
+  // The newest keys before 48, from key 3 on.
+  EXPECT_EQ(loss_of("sliding_window:budget_tokens=7", {kChunk}, true).sums().enough, 45);
 }
 
 TEST_F(SpanLossTest, SeveralChunksAreCountedTogether) {
@@ -193,8 +214,7 @@ TEST_F(SpanLossTest, ARowAloneIsToldTheBudgetThatTheSpanIs) {
       request.layer = head.layer;
       request.row = head.row;
       request.chunk = kChunk;
-      const SpanBudget alone =
-          budget_of_span(trace_.session(), request, span_.begin, span_.end, {});
+      const SpanBudget alone = budget_of_span(trace_.session(), request, span_.keys, {});
       EXPECT_EQ(alone.budget, head.enough)
           << method << " layer " << head.layer << " row " << head.row;
     }
@@ -221,7 +241,7 @@ TEST_F(SpanLossTest, AChangeKeepsItInAsManyHeadsAsItsMethodDoes) {
 SpanLoss by_hand() {
   SpanLoss loss;
   loss.method = choice_anew(selection::MethodSpec::parse("quoka:budget_tokens=256"));
-  loss.span = {"needle", 10, 14};
+  loss.span = {"needle", {10, 14}};
   loss.layers = {0, 1};
   loss.chunks = {5};
   loss.has_causes = true;

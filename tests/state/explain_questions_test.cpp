@@ -191,8 +191,7 @@ TEST_F(ExplainQuestionsTest, FatesAreThoseOfEveryLayerAndRow) {
 TEST_F(ExplainQuestionsTest, TheKeyOfASpanIsTheLostOneOfMostMass) {
   const std::string spec = "quoka:budget_tokens=12";
   Place place = at(0, 2, 3);
-  place.key_begin = 4;
-  place.key_end = 40;
+  place.keys = {4, 40};
   const auto watched = answer(WatchedKeyQuestion{place, method(spec)});
   const trace::ChunkInfo chunk = place.chunk_info();
   const auto mass = trace_.mass(0, 1, chunk.begin, chunk.end());
@@ -264,12 +263,11 @@ TEST_F(ExplainQuestionsTest, HeadMergeSaysWhatIsKeptOfTheWatchedKeys) {
   answer.choices.heads[1].q_head = 1;
   answer.choices.heads[1].own = {2, past - 1};
   answer.choices.merged = {2, past - 2};
-  question.place.key_begin = past - 2;
-  question.place.key_end = past + 2;
+  question.place.keys = {past - 2, past + 2};
   EXPECT_THAT(
       sentence_of(question, answer),
       ::testing::EndsWith(" Of the 2 keys from 30 to 33 the shared set keeps 1, head 0 alone 2."));
-  question.place.key_begin = past;
+  question.place.keys = {past, past + 2};
   EXPECT_THAT(sentence_of(question, answer), ::testing::EndsWith("40.0 % in place of 50.0 %."));
 }
 

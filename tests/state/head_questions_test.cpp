@@ -248,8 +248,8 @@ TEST_F(HeadQuestionsTest, GeometryBeforeTheRotaryEmbeddingSaysWhyItCannotBeShown
 TEST_F(HeadQuestionsTest, WantedKeysAreWhatEachQueryGivesThem) {
   Place place = at(trace_, 1, 3, 2);
   EXPECT_EQ(KeyWantedQuestion{place}.obstacle(), "Choose a key");
-  place.key_begin = 30;
-  place.key_end = 35;  // three of them are the chunk's own, which its first queries do not see all
+  place.keys = {30,
+                35};  // three of them are the chunk's own, which its first queries do not see all
   const auto wanted = answer(KeyWantedQuestion{place});
   ASSERT_EQ(wanted->attention.size(), 16U);
   std::size_t most_of = 0;
@@ -263,11 +263,16 @@ TEST_F(HeadQuestionsTest, WantedKeysAreWhatEachQueryGivesThem) {
   EXPECT_EQ(wanted->most_of, most_of);
   EXPECT_EQ(wanted->most, wanted->attention[most_of]);
   EXPECT_EQ(wanted->part(most_of), 1);
+  Place scattered = place;
+  scattered.keys = trace::KeySet::of(std::vector{3, 30, 34});
+  EXPECT_NEAR(answer(KeyWantedQuestion{scattered})->attention.back(),
+              trace_.probability(1, 3, 47, 3) + trace_.probability(1, 3, 47, 30) +
+                  trace_.probability(1, 3, 47, 34),
+              1e-5);
   Place other = place;
-  other.key_end = 34;
+  other.keys = {30, 34};
   EXPECT_NE(key_of(KeyWantedQuestion{place}), key_of(KeyWantedQuestion{other}));
-  other.key_begin = 48;
-  other.key_end = 49;
+  other.keys = {48, 49};
   EXPECT_EQ(KeyWantedQuestion{other}.obstacle(), "The key comes after the chunk");
 }
 

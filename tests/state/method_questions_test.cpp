@@ -158,8 +158,7 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
     return OverviewQuestion{place, quoka, Number::SpanKept, here(place)};
   };
   EXPECT_EQ(question().obstacle(), "Choose keys to watch: the trace names no needle");
-  place.key_begin = 10;
-  place.key_end = 25;
+  place.keys = {10, 25};
   const std::string key = question().key();
   const auto overview = answer(question());
   for (const int layer : {0, 1})
@@ -170,11 +169,19 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
       EXPECT_FLOAT_EQ(overview->overview.values.at(layer, kv_head),
                       static_cast<float>(count) / 15.0F);
     }
-  place.key_end = 26;
+  place.keys =
+      trace::KeySet::of(std::vector{10, 12, 13, 24});  // of keys here and there these alone
+  const auto scattered = answer(question());
+  for (const int kv_head : {0, 1}) {
+    const auto& kept = row(place_in(trace_, 1, 2 * kv_head, 2), quoka).positions;
+    const auto count = std::ranges::count_if(kept, [&](int j) { return place.keys.contains(j); });
+    EXPECT_FLOAT_EQ(scattered->overview.values.at(1, kv_head), static_cast<float>(count) / 4.0F);
+  }
+  place.keys = {10, 26};
   EXPECT_NE(question().key(), key);  // another answer
   const OverviewQuestion recall{place, quoka, Number::MassRecall, here(place)};
   const std::string recall_key = recall.key();
-  place.key_end = 27;
+  place.keys = {10, 27};
   EXPECT_EQ((OverviewQuestion{place, quoka, Number::MassRecall, here(place)}.key()), recall_key);
 }
 
@@ -231,8 +238,7 @@ TEST_F(MethodQuestionsTest, OverviewColoursKeepTheirScaleWhilePlaying) {
 
 TEST_F(MethodQuestionsTest, FateOfAKeyIsThatOfPlainLoops) {
   Place place = place_in(trace_, 1, 2, 3);
-  place.key_begin = 5;
-  place.key_end = 9;
+  place.keys = {5, 9};
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");
   const auto miss = answer(MissQuestion{place, quoka});
   ASSERT_EQ(miss->chunks.size(), 6U);
@@ -268,8 +274,7 @@ TEST_F(MethodQuestionsTest, FateOfAKeyIsThatOfPlainLoops) {
 
 TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
   Place place = place_in(trace_, 0, 0, 5);
-  place.key_begin = 3;
-  place.key_end = 4;
+  place.keys = {3, 4};
   const MissQuestion question{place, method(place, "quoka:budget_tokens=8")};
   MissQuestion::Answer answer;
   answer.row_name = "KV head 0";
@@ -301,8 +306,7 @@ TEST_F(MethodQuestionsTest, SentencesCountFromOneAndKnowTheSingular) {
 
 TEST_F(MethodQuestionsTest, FateNamesTheChunksAfterWhichKeysDied) {
   Place place = place_in(trace_, 0, 0, 5);
-  place.key_begin = 0;
-  place.key_end = 40;
+  place.keys = {0, 40};
   const MethodChoice h2o = method(place, "h2o:budget_tokens=8");
   const auto all = answer(SpanFateQuestion{place, h2o});
   const auto& deaths = answer(RunQuestion{place, h2o})->evict_chunk.at(0);
@@ -324,8 +328,7 @@ TEST_F(MethodQuestionsTest, ASpanMustBeWatched) {
   EXPECT_THAT((MissQuestion{place, quoka}.obstacle()), HasSubstr("Click a key"));
   EXPECT_EQ((MissQuestion{Place{}, quoka}.obstacle()), "Open a trace");
   Place keys = place;
-  keys.key_begin = 1;
-  keys.key_end = 2;
+  keys.keys = {1, 2};
   EXPECT_EQ((MissQuestion{keys, quoka}.obstacle()), "");
   EXPECT_EQ((MissQuestion{keys, {}}.obstacle()), "Choose a method");
 }

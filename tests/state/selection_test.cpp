@@ -25,7 +25,7 @@ TEST_F(Selection, IsClampedToTheTrace) {
   workspace.cursor.set_q_head(-3);
   EXPECT_EQ(place().q_head, 0);
   workspace.cursor.set_keys(990, 5000);
-  EXPECT_EQ(place().key_end, 1000);
+  EXPECT_EQ(place().keys.bound(), 1000);
 }
 
 TEST_F(Selection, ALayerThatIsNotThereIsAnsweredByThoseThatAre) {
@@ -75,12 +75,14 @@ TEST_F(Selection, GoesWhereItIsToldOrExplains) {
   EXPECT_EQ(place().chunk, 7);
   EXPECT_EQ(place().query, 999);
   workspace.cursor.go_to(state::parse_goto("key=40-52"));
-  EXPECT_EQ(place().key_begin, 40);
-  EXPECT_EQ(place().key_end, 53);
+  EXPECT_EQ(place().keys.first(), 40);
+  EXPECT_EQ(place().keys.bound(), 53);
+  workspace.cursor.go_to(state::parse_goto("key=70+40-52+50-60"));
+  EXPECT_EQ(place().keys.text(), "40-60+70");
   for (const auto& [where, has] :
        {std::pair{"chunk=8", "0 to 7"}, std::pair{"key=40-1000", "0 to 999"},
-        std::pair{"q_head=9", "0 to 8"}, std::pair{"kv_head=3", "0 to 2"},
-        std::pair{"query=1000", "0 to 999"}}) {
+        std::pair{"key=4+1000", "0 to 999"}, std::pair{"q_head=9", "0 to 8"},
+        std::pair{"kv_head=3", "0 to 2"}, std::pair{"query=1000", "0 to 999"}}) {
     const std::string before = state::goto_text(place());
     try {
       workspace.cursor.go_to(state::parse_goto(where));
@@ -94,8 +96,9 @@ TEST_F(Selection, GoesWhereItIsToldOrExplains) {
 }
 
 TEST(Goto, TextThatIsNoPlaceIsRefused) {
-  for (const char* wrong : {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1",
-                            "key=5-", "key=5-4", "key=-5", "chunk=99999999999", "=3", ","}) {
+  for (const char* wrong :
+       {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1", "key=5-", "key=5-4",
+        "key=-5", "key=5+", "key=+5", "key=5+9-7", "chunk=99999999999", "=3", ","}) {
     try {
       state::parse_goto(wrong);
       ADD_FAILURE() << wrong;
@@ -114,12 +117,15 @@ TEST(Goto, TextThatIsNoPlaceIsRefused) {
 
 TEST_F(Selection, PlacesAsTextLeadThereAgain) {
   open();
-  for (const char* text : {"layer=0,q_head=0,chunk=0", "layer=2,q_head=8,chunk=7,query=997",
-                           "layer=1,q_head=5,chunk=3,key=40", "layer=1,q_head=5,chunk=3,key=40-52",
-                           "layer=1,q_head=4,chunk=2,query=300,window=16,key=0-999"}) {
+  for (const char* text :
+       {"layer=0,q_head=0,chunk=0", "layer=2,q_head=8,chunk=7,query=997",
+        "layer=1,q_head=5,chunk=3,key=40", "layer=1,q_head=5,chunk=3,key=3+40-52+60",
+        "layer=1,q_head=5,chunk=3,key=40-52",
+        "layer=1,q_head=4,chunk=2,query=300,window=16,key=0-999"}) {
     workspace.cursor.go_to(state::parse_goto("layer=0,q_head=0,chunk=0"));
     state::Place fresh = place();
-    fresh.query = fresh.key_begin = fresh.key_end = -1;
+    fresh.query = -1;
+    fresh.keys = {};
     fresh.window = 0;
     state::apply_goto(fresh, state::parse_goto(text));
     EXPECT_EQ(state::goto_text(fresh), text);

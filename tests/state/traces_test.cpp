@@ -26,7 +26,7 @@ TEST_F(Traces, OpenOnTheLastPrefillChunkWithTheFirstTwoRuns) {
   EXPECT_EQ(place().layer, 1);
   EXPECT_EQ(workspace.method(Slot::A).run, 0);
   EXPECT_EQ(workspace.method(Slot::B).run, 1);
-  EXPECT_EQ(state::watched_span(place())->name, "needle");
+  EXPECT_EQ(state::watched_keys(place())->name, "needle");
 }
 
 TEST_F(Traces, DecodeStepsAreNotWhereATraceOpens) {

@@ -137,8 +137,7 @@ TEST_F(TwoTraces, ThePlaceThereIsThatOfTheSameTokens) {
   // Tokens 640 to 767 are 680 to 807 there: most of them are of chunk 5, which ends at 767.
   EXPECT_EQ(there.place.chunk, 5);
   EXPECT_EQ(there.place.query, 740);
-  EXPECT_EQ(there.place.key_begin, 296);
-  EXPECT_EQ(there.place.key_end, 350);
+  EXPECT_EQ(there.place.keys.text(), "296-299+340-349") << "not what stands there between them";
   EXPECT_THAT(there.note, HasSubstr("share 1,000 tokens, of 1,000 here and 1,040 there"));
   EXPECT_EQ(there.method.text, workspace.method().text);
   EXPECT_TRUE(there.method.recorded());

@@ -18,10 +18,11 @@ using Kind = state::NumberScope::Kind;
 
 constexpr ImGuiComboFlags kList = ImGuiComboFlags_HeightLarge;
 
-std::string positions_of(const trace::TokenSpan& span) {
-  return span.end == span.begin + 1
-             ? format_count(span.begin)
-             : fmt::format("{} to {}", format_count(span.begin), format_count(span.end - 1));
+std::string positions_of(const trace::KeySet& keys) {
+  const std::string first = format_count(keys.first()), last = format_count(keys.bound() - 1);
+  if (keys.ranges().size() > 1)
+    return fmt::format("{} keys between {} and {}", format_count(keys.size()), first, last);
+  return keys.size() == 1 ? first : fmt::format("{} to {}", first, last);
 }
 
 // "numbers: from the question on"; of what is not chosen, that each view has its own.
@@ -54,7 +55,7 @@ bool is_explained() { return ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDis
 
 void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palette, float width) {
   const state::Place& place = workspace.place();
-  const auto span = state::watched_span(place);
+  const auto span = state::watched_keys(place);
   const std::string name = span ? state::readable_name(span->name) : "none";
   ImGui::SetNextItemWidth(width);
   const std::string preview =
@@ -62,9 +63,10 @@ void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palet
   const bool open = ImGui::BeginCombo("##span", preview.c_str(), kList);
   if (!open && is_explained()) {
     if (span)
-      widgets::tooltip("The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
-                       positions_of(*span).c_str(),
-                       widgets::elided(text_of_span(*place.trace, *span), widgets::em(40)).c_str());
+      widgets::tooltip(
+          "The keys that every view follows: %s, %s\n\u201C%s\u201D", name.c_str(),
+          positions_of(span->keys).c_str(),
+          widgets::elided(text_of_keys(*place.trace, span->keys), widgets::em(40)).c_str());
     else
       widgets::tooltip("The keys that every view follows: none");
   }
@@ -80,22 +82,20 @@ void SpanPicker::draw(state::Workspace& workspace, const widgets::Palette& palet
 
 void SpanPicker::choices_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   const state::Place place = workspace.place();
-  const auto span = state::watched_span(place);
-  const auto is_watched = [&](const trace::TokenSpan& one) {
-    return span && span->begin == one.begin && span->end == one.end;
-  };
+  const auto span = state::watched_keys(place);
   bool listed = false;
   for (const state::SpanChoice& choice : state::span_choices(*place.trace)) {
-    const bool here = is_watched(choice.span);
+    const trace::KeySet keys(choice.span.begin, choice.span.end);
+    const bool here = span && span->keys == keys;
     listed |= here;
     ImGui::PushID(choice.span.begin);
     ImGui::PushID(choice.span.end);
-    if (choice_ui(choice.name, here)) workspace.cursor.set_keys(choice.span.begin, choice.span.end);
+    if (choice_ui(choice.name, here)) workspace.cursor.set_keys(keys);
     ImGui::SameLine(0, widgets::em(0.8F));
     widgets::text_colored(
         palette.muted,
-        fmt::format("{}  \u201C{}\u201D", positions_of(choice.span),
-                    widgets::elided(text_of_span(*place.trace, choice.span), widgets::em(16))));
+        fmt::format("{}  \u201C{}\u201D", positions_of(keys),
+                    widgets::elided(text_of_keys(*place.trace, keys), widgets::em(16))));
     ImGui::PopID();
     ImGui::PopID();
   }
@@ -110,9 +110,9 @@ void SpanPicker::search_ui(state::Workspace& workspace, const widgets::Palette& 
                                ImGuiInputTextFlags_EnterReturnsTrue);
   if (entered && !search_.empty()) {
     const state::Place& place = workspace.place();
-    const auto here = state::watched_span(place);
-    const auto match =
-        state::find_span(place.trace->session->token_texts(), search_, here ? here->begin + 1 : 0);
+    const auto here = state::watched_keys(place);
+    const auto match = state::find_span(place.trace->session->token_texts(), search_,
+                                        here ? here->keys.first() + 1 : 0);
     found_ = match.has_value();
     if (match) workspace.cursor.set_keys(match->begin, match->end);
     ImGui::SetKeyboardFocusHere(-1);

@@ -56,10 +56,10 @@ bool begins_word(const std::vector<std::string>& text, std::int32_t token) {
 // The key or query under the mouse; one that is chosen elsewhere, or the begin of another chunk, takes its place.
 void TextLine::follow(const state::Workspace& workspace) {
   const state::Place& here = workspace.place();
-  const auto span = state::watched_span(here);
+  const auto span = state::watched_keys(here);
   const bool other_trace = here.trace != followed_.trace;
-  if (other_trace || here.key_begin != followed_.key_begin || here.key_end != followed_.key_end)
-    token_ = span ? span->begin : here.chunk_info().begin;
+  if (other_trace || here.keys != followed_.keys)
+    token_ = span ? span->keys.first() : here.chunk_info().begin;
   followed_ = here;
   const auto& pointed = workspace.pointer.last();
   if (pointed && pointed->token() >= 0 && pointed->view != kName &&
@@ -128,6 +128,12 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
   const ImVec2 mouse = ImGui::GetMousePos();
   const bool hovered = ImGui::IsWindowHovered() && mouse.x >= left && mouse.x < right;
   float watched_from = 0, watched_to = -1;
+  const auto watched_ui = [&] {  // around keys that lie beside each other
+    if (watched_to >= 0)
+      draw->AddRect({watched_from, origin.y - 1}, {watched_to, origin.y + line + 1}, palette.accent,
+                    2);
+    watched_to = -1;
+  };
   for (std::int32_t t = first; t < std::ssize(text) && x < right; ++t) {
     const float to = x + width(t);
     const panels::TokenColors colors = panels::colors_of(palette, look(above, t));
@@ -137,9 +143,11 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
       if (const ImU32 back = panels::colors_of(palette, look(*below, t)).back; back != 0)
         draw->AddRectFilled({x, origin.y + line + 1}, {to - 0.5F, origin.y + line + 1 + mark},
                             back);
-    if (place.has_keys() && t >= place.key_begin && t < place.key_end) {
+    if (place.keys.contains(t)) {
       if (watched_to < 0) watched_from = x - 1;
       watched_to = to;
+    } else {
+      watched_ui();
     }
     if (t == token_)
       draw->AddRect({x - 1, origin.y - 1}, {to, origin.y + line + 1}, palette.text, 2, 0,
@@ -163,9 +171,7 @@ void TextLine::tokens_ui(state::Workspace& workspace, const widgets::Palette& pa
     }
     x = to;
   }
-  if (watched_to >= 0)
-    draw->AddRect({watched_from, origin.y - 1}, {watched_to, origin.y + line + 1}, palette.accent,
-                  2);
+  watched_ui();
   draw->PopClipRect();
 }
 

@@ -29,24 +29,24 @@ using Summary = state::Result<state::RunSummaryQuestion>;
 namespace {
 
 // The watched keys, once some of them lie before the last of the chunks.
-std::optional<trace::TokenSpan> watched_before(const state::Place& place,
+std::optional<trace::NamedKeys> watched_before(const state::Place& place,
                                                const state::NumberChunks& counted) {
-  const auto span = state::watched_span(place);
+  const auto span = state::watched_keys(place);
   const auto& chunks = place.info().chunks;
   if (chunks.empty()) return std::nullopt;
   const auto last =
       counted.range ? static_cast<std::size_t>(counted.range->last) : chunks.size() - 1;
-  if (!span || span->begin >= chunks.at(last).begin) return std::nullopt;
+  if (!span || span->keys.first() >= chunks.at(last).begin) return std::nullopt;
   return span;
 }
 
-// Of the span's keys in all chunks that count, by a row of heads.
+// Of the watched keys in all chunks that count, by a row of heads.
 replay::SpanCount count_in(const replay::ReplayResult& run, std::size_t row,
-                           const replay::KeySpan& span, const state::NumberChunks& chunks) {
+                           const trace::KeySet& keys, const state::NumberChunks& chunks) {
   replay::SpanCount sum;
   for (const replay::ReplayCell& cell : run.cells) {
     if (!chunks.has(cell.chunk) || row >= cell.rows.size()) continue;
-    const replay::SpanCount here = replay::count_in_span(cell, row, span);
+    const replay::SpanCount here = replay::count_in_span(cell, row, keys);
     sum.kept += here.kept;
     sum.candidates += here.candidates;
   }
@@ -250,7 +250,7 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
 
 replay::SpanCount RunsWindow::watched_of(const state::Place& place, const Row& row) const {
   return count_in(*row.run, static_cast<std::size_t>(state::row_of(place, *row.run)),
-                  {watched_->begin, watched_->end}, spans_);
+                  watched_->keys, spans_);
 }
 
 // As the table's head asks; at first in the order of the list.

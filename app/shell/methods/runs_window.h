@@ -70,7 +70,7 @@ class RunsWindow {
   bool focus_ = false;  // on that field, in the next frame
   std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> summaries_;  // by method
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;              // by method
-  std::optional<trace::TokenSpan> watched_;  // all or some of it before the last of `spans_`
+  std::optional<trace::NamedKeys> watched_;  // all or some of it before the last of `spans_`
   state::NumberChunks chunks_, spans_;       // over which numbers and watched keys are counted
   BackgroundWriter writer_;
 };

@@ -13,11 +13,6 @@ constexpr const char* kInspector = "miss_inspector";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// "key 1,175", "keys 1,173 to 1,180".
-std::string words_of_keys(const state::Pointed& pointed) {
-  return state::range_words("key", "keys", pointed.key_begin, pointed.key_end);
-}
-
 std::string words_of_place(const state::Pointed& pointed) {
   const state::Place& place = *pointed.place;
   return fmt::format("layer {}, query head {}, {}{}", place.layer, place.q_head,
@@ -54,10 +49,7 @@ void CursorMenu::copy_link() {
 
 void CursorMenu::copy_link(const state::Pointed& pointed, const state::ViewInfo* view) {
   state::Place place = pointed.place ? *pointed.place : workspace_.place();
-  if (pointed.has_keys()) {
-    place.key_begin = pointed.key_begin;
-    place.key_end = pointed.key_end;
-  }
+  if (pointed.has_keys()) place.keys = pointed.keys;
   copy_text(exporter_.link_command_of(view, &place));
 }
 
@@ -108,8 +100,8 @@ void CursorMenu::keys_ui(const state::Pointed& pointed) {
       go_to(pointed, true, "lost");
       panels_.show(kInspector);
     }
-    if (ImGui::MenuItem(fmt::format("Watch {}###watch", words_of_keys(pointed)).c_str()))
-      workspace_.cursor.set_keys(pointed.key_begin, pointed.key_end);
+    if (ImGui::MenuItem(fmt::format("Watch {}###watch", state::keys_words(pointed.keys)).c_str()))
+      workspace_.cursor.set_keys(pointed.keys);
   }
   if (pointed.place &&
       ImGui::MenuItem(fmt::format("Go to {}###go", words_of_place(pointed)).c_str()))
@@ -145,8 +137,7 @@ void CursorMenu::go_to(const state::Pointed& pointed, bool watch, const std::str
       s.place.query = pointed.place->query;
     }
     if (watch && pointed.has_keys()) {
-      s.place.key_begin = pointed.key_begin;
-      s.place.key_end = pointed.key_end;
+      s.place.keys = pointed.keys;
       s.place.watches_nothing = false;
     }
     if (!perspective.empty()) s.perspective = perspective;

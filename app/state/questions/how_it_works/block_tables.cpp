@@ -158,19 +158,19 @@ constexpr MethodKind kOfBlocks{
       return run != nullptr && run->granularity == trace::Granularity::Block;
     }};
 
-// Numbers of the query heads whose masks hold one of the past blocks [from, to) by their score.
+// Numbers of the query heads whose masks hold one of these past blocks by their score.
 struct Askers {
   std::vector<std::string> heads;
   bool by_rule = false;  // one of these blocks is there by rule
 };
-Askers askers_of(const Answer& answer, std::int64_t from, std::int64_t to) {
+Askers askers_of(const Answer& answer, const std::vector<std::int64_t>& blocks) {
   const BlockReport& r = answer.report;
   const std::int64_t query_blocks = r.grid.num_query_blocks();
   Askers askers;
   for (std::size_t head = 0; head < r.q_heads.size(); ++head) {
     bool asks = false;
     for (std::int64_t i = 0; i < query_blocks; ++i)
-      for (std::int64_t block = from; block < to; ++block) {
+      for (const std::int64_t block : blocks) {
         const BlockState state =
             answer.stages.front().at(r, static_cast<std::int64_t>(head) * query_blocks + i, block);
         asks |= state == BlockState::Kept || state == BlockState::Straddling;
@@ -182,10 +182,10 @@ Askers askers_of(const Answer& answer, std::int64_t from, std::int64_t to) {
 }
 
 // ": query heads 3 and 5 ask for it".
-std::string who_asks(const Answer& answer, std::int64_t from, std::int64_t to) {
+std::string who_asks(const Answer& answer, const std::vector<std::int64_t>& blocks) {
   const BlockReport& r = answer.report;
-  auto [heads, by_rule] = askers_of(answer, from, to);
-  const std::string things = to - from == 1 ? "it" : "them";
+  auto [heads, by_rule] = askers_of(answer, blocks);
+  const std::string things = blocks.size() == 1 ? "it" : "them";
   if (heads.empty())
     return by_rule ? ": by rule" : fmt::format(": no query head asks for {}", things);
   if (!r.knows_forced) return "";  // what is kept may be so by rule
@@ -202,26 +202,25 @@ std::string who_asks(const Answer& answer, std::int64_t from, std::int64_t to) {
 // " Of the 2 blocks of needle 1 is read: only query head 5 asks for them." Empty: nothing is watched, or no
 // block before the chunk holds it.
 std::string fate_of_span(const Answer& answer, const Place& place) {
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   if (!span || answer.stages.empty()) return "";
   const BlockReport& r = answer.report;
   const BlockStage& last = answer.stages.back();
-  std::int64_t from = -1, to = -1;
+  std::vector<std::int64_t> blocks;
   int read = 0;
   for (std::int64_t block = 0; block < r.grid.num_past_blocks(); ++block) {
-    if (r.grid.key_end(block) <= span->begin || r.grid.key_begin(block) >= span->end) continue;
-    if (from < 0) from = block;
-    to = block + 1;
+    if (!span->keys.meets(r.grid.key_begin(block), r.grid.key_end(block))) continue;
+    blocks.push_back(block);
     bool kept = false;
     for (std::int64_t row = 0; row < last.rows; ++row)
       kept |= last.at(r, row, block) != BlockState::Dropped;
     read += kept ? 1 : 0;
   }
-  if (from < 0) return "";
-  const std::string name = readable_name(span->name), who = who_asks(answer, from, to);
-  if (to - from == 1)
+  if (blocks.empty()) return "";
+  const std::string name = readable_name(span->name), who = who_asks(answer, blocks);
+  if (blocks.size() == 1)
     return fmt::format(" The block of {} is {}{}.", name, read == 1 ? "read" : "not read", who);
-  return fmt::format(" Of the {} blocks of {} {} {} read{}.", to - from, name,
+  return fmt::format(" Of the {} blocks of {} {} {} read{}.", blocks.size(), name,
                      read == 0 ? "none" : std::to_string(read), read <= 1 ? "is" : "are", who);
 }
 

@@ -298,19 +298,19 @@ float GeometryQuestion::Answer::received(std::size_t key) const {
 
 std::string KeyWantedQuestion::obstacle() const {
   if (place.empty()) return missing(place);
-  const auto keys = watched_span(place);
+  const auto keys = watched_keys(place);
   if (!keys) return "Choose a key";
-  return keys->begin < place.chunk_info().end() ? "" : "The key comes after the chunk";
+  return keys->keys.first() < place.chunk_info().end() ? "" : "The key comes after the chunk";
 }
 
 KeyWantedQuestion::Answer KeyWantedQuestion::work(Steps& steps) const {
   const auto rows = steps.need(AttentionRowsQuestion{place});
-  const auto keys = watched_span(place);
-  const std::int64_t end = std::min<std::int64_t>(keys->end, rows->cols);
+  const auto keys = watched_keys(place);
+  const std::vector<std::int32_t> wanted = keys->keys.positions_in(0, rows->cols);
   Answer answer;
   for (std::int64_t r = 0; r < rows->rows; ++r) {
     float sum = 0;
-    for (std::int64_t c = keys->begin; c < end; ++c)
+    for (const std::int64_t c : wanted)
       if (!std::isnan(rows->at(r, c))) sum += rows->at(r, c);
     if (sum > answer.most) {
       answer.most = sum;

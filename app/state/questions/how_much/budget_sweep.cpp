@@ -421,7 +421,7 @@ BudgetSweepQuestion budget_sweep_question(const Workspace& workspace) {
   if (question.place.empty()) return question;
   question.chunks = number_chunks(workspace);
   question.asks_for_span = budget_sweep_number(workspace) == Number::SpanKept;
-  if (question.asks_for_span) question.watched = watched_span(question.place);
+  if (question.asks_for_span) question.watched = watched_keys(question.place);
   question.others = more_methods(workspace);
   if (workspace.option(kViewId, "methods") != "ab")
     for (const MethodChoice& run : workspace.traces.ready()->recorded)

@@ -52,7 +52,7 @@ struct BudgetSweepQuestion : OfPlace<At::Trace> {
   std::vector<MethodChoice> others;
   NumberChunks chunks = {};
   bool asks_for_span = false;                    // the share of the watched keys is drawn
-  std::optional<trace::TokenSpan> watched = {};  // these
+  std::optional<trace::NamedKeys> watched = {};  // these
   struct Answer {
     std::vector<SweepCurve> curves;  // by family
     std::int64_t past = 0;           // before the last chunk averaged

@@ -34,9 +34,9 @@ const char* name_of(replay::CellChoice cells) {
 // Where no chunks are chosen the span's share is from the question on all the same.
 std::string counted_key(const NumberChunks& chunks) { return chunks.chosen ? chunks.key() : ""; }
 // A single key is the miss inspector's, and changes with every click.
-std::optional<trace::TokenSpan> watched_keys(Place place) {
-  if (place.key_end == place.key_begin + 1) place.key_begin = place.key_end = -1;
-  return watched_span(place);
+std::optional<trace::NamedKeys> watched_span(Place place) {
+  if (place.keys.size() == 1) place.keys = {};
+  return watched_keys(place);
 }
 
 std::string part_key(const Place& place, bool all_layers) {
@@ -310,7 +310,7 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   if (workspace.option(kViewId, "cells") == name_of(replay::CellChoice::Own))
     question.cells = replay::CellChoice::Own;
   if (question.place.empty()) return question;
-  question.watched = watched_keys(question.place);
+  question.watched = watched_span(question.place);
   question.chunks = number_chunks(workspace);
   if (takes_catalogue(workspace)) {
     question.catalogue = catalogue_values(workspace.method(Slot::A), question.place.info());

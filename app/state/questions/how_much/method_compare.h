@@ -18,7 +18,7 @@ namespace kvloupe::state {
 struct MethodAveragesQuestion : OfMethod<At::Trace> {
   static constexpr const char* kName = "method averages";
   bool all_layers = false;
-  std::optional<trace::TokenSpan> watched = {};  // whose share of keys kept is averaged
+  std::optional<trace::NamedKeys> watched = {};  // whose share of keys kept is averaged
   NumberChunks chunks = {};
   using Answer = analysis::MethodAverages;
 
@@ -35,7 +35,7 @@ struct MethodCompareQuestion : OfPlace<At::Trace> {
   std::vector<MethodChoice> methods;  // and these
   bool all_layers = false;
   replay::CellChoice cells = replay::CellChoice::Common;
-  std::optional<trace::TokenSpan> watched = {};
+  std::optional<trace::NamedKeys> watched = {};
   NumberChunks chunks = {};
 
   // Of the place's chunk, unless the chunks are all of one phase.

@@ -143,13 +143,11 @@ KvMapQuestion::Answer KvMapQuestion::work(Steps& steps) const {
 }
 
 std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, const Place& place) {
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   const auto chunk = static_cast<std::size_t>(place.chunk);
   if (!span || !answer.map.knows(chunk)) return std::nullopt;
-  const std::int32_t end = std::min(span->end, answer.map.chunks[chunk].begin);
-  if (span->begin >= end) return std::nullopt;
   KeptOfSpan kept{readable_name(span->name)};
-  for (std::int32_t key = span->begin; key < end; ++key) {
+  for (const std::int32_t key : span->keys.positions_in(0, answer.map.chunks[chunk].begin)) {
     const analysis::KeyState state = answer.map.at(chunk, key);
     kept.total += state == analysis::KeyState::Hidden ? 0 : 1;
     kept.kept += analysis::is_kept(state) ? 1 : 0;

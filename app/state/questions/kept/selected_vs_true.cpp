@@ -142,14 +142,12 @@ SelectedByBothQuestion selected_by_both_question(const Workspace& workspace) {
 std::optional<KeptOfSpan> kept_of_span(const SelectedVsTrueQuestion::Answer& answer,
                                        const Place& place) {
   const analysis::SelectedVsTrue& cell = answer.cell;
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   if (!span) return std::nullopt;
-  const auto first = static_cast<std::int32_t>(cell.first_candidate);
-  const std::int32_t begin = std::max(span->begin, first);
-  const auto end = std::min(span->end, static_cast<std::int32_t>(cell.verdict.size()));
-  if (begin >= end) return std::nullopt;
-  KeptOfSpan kept{readable_name(span->name), 0, end - begin};
-  for (std::int32_t key = begin; key < end; ++key)
+  const auto keys = span->keys.positions_in(cell.first_candidate, std::ssize(cell.verdict));
+  if (keys.empty()) return std::nullopt;
+  KeptOfSpan kept{readable_name(span->name), 0, static_cast<std::int32_t>(keys.size())};
+  for (const std::int32_t key : keys)
     kept.kept += analysis::is_kept(cell.verdict[static_cast<std::size_t>(key)]) ? 1 : 0;
   return kept;
 }

@@ -240,8 +240,8 @@ Number OverviewQuestion::number() const {
   return facts_of(place, method).keeps_every_key() ? Number::OutputError : asked;
 }
 
-std::optional<trace::TokenSpan> OverviewQuestion::watched() const {
-  return number() == Number::SpanKept ? watched_span(place) : std::nullopt;
+std::optional<trace::NamedKeys> OverviewQuestion::watched() const {
+  return number() == Number::SpanKept ? watched_keys(place) : std::nullopt;
 }
 
 std::string OverviewQuestion::key() const {
@@ -282,8 +282,8 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
                           : place.info().layers;
     const replay::ReplayResult run =
         run_method(place, method, layers, asked_of, mass, error, steps.context);
-    std::optional<replay::KeySpan> span;
-    if (const auto keys = watched()) span.emplace(keys->begin, keys->end);
+    std::optional<trace::KeySet> span;
+    if (const auto keys = watched()) span = keys->keys;
     answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
     if (wanted == Number::MassRecall)
       answer.gap = engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;

@@ -41,7 +41,7 @@ struct OverviewQuestion : OfMethod<At::Trace> {
   bool of_method() const { return analysis::needs_method(number()); }
   bool mean_of_chunks() const { return of_method() && !(chunks.range && chunks.range->is_one()); }
   // The keys that SpanKept is of; empty: it is another number, or nothing is watched.
-  std::optional<trace::TokenSpan> watched() const;
+  std::optional<trace::NamedKeys> watched() const;
 
   std::string key() const;
   std::string title() const;

@@ -107,16 +107,16 @@ ExplainNow with_budget(Workspace& workspace, const Result<ExplainQuestion>& firs
 }
 
 std::string SpanBudgetQuestion::obstacle() const {
-  const auto span = watched_span(place);
-  const std::string obstacle = why_not_anew(place, method, span ? span->begin : -1);
+  const auto span = watched_keys(place);
+  const std::string obstacle = why_not_anew(place, method, span ? span->keys.first() : -1);
   if (!obstacle.empty()) return obstacle;
   return method.spec->has_budget() ? "" : "The method has no budget.";
 }
 
 SpanBudgetQuestion::Answer SpanBudgetQuestion::work(Steps& steps) const {
-  const trace::TokenSpan span = *watched_span(place);
-  return engine().budget_of_span(*place.trace->session, request_of(place, method, span.begin),
-                                 span.begin, span.end, steps.context);
+  const trace::KeySet keys = watched_keys(place)->keys;
+  return engine().budget_of_span(*place.trace->session, request_of(place, method, keys.first()),
+                                 keys, steps.context);
 }
 
 bool SpanBudgetQuestion::takes_long() const {
@@ -178,11 +178,11 @@ std::string WatchedKeyQuestion::obstacle() const {
 }
 
 WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {
-  const trace::TokenSpan span = *watched_span(place);
+  const trace::KeySet watched = watched_keys(place)->keys;
   const auto cell = steps.need(SelectedVsTrueQuestion{place, method});
   Answer answer;
   for (const analysis::KeyRank& key : cell->cell.by_true_rank) {  // by falling mass
-    if (key.position < span.begin || key.position >= span.end) continue;
+    if (!watched.contains(key.position)) continue;
     const bool lost =
         key.verdict == analysis::KeyVerdict::Miss || key.verdict == analysis::KeyVerdict::Neither;
     ++answer.num_candidates;
@@ -193,17 +193,17 @@ WatchedKeyQuestion::Answer WatchedKeyQuestion::work(Steps& steps) const {
     answer.lost |= lost;
     answer.num_lost += lost;
   }
-  if (answer.position < 0) answer.position = span.begin;
+  if (answer.position < 0) answer.position = watched.first();
   return answer;
 }
 
 WatchedKey watched_key(Workspace& workspace) {
   WatchedKey watched;
   const Place& place = workspace.place();
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   if (!span) return watched;
-  if (span->end == span->begin + 1) {
-    watched.position = span->begin;
+  if (span->keys.size() == 1) {
+    watched.position = span->keys.first();
     return watched;
   }
   watched.of_span = true;

@@ -1,6 +1,7 @@
 // See explain_words.h.
 #include "app/state/questions/why_lost/explain_words.h"
 
+#include "app/state/kept_of_span.h"
 #include "app/state/labels.h"
 #include "core/base/letters.h"
 #include "core/base/units.h"
@@ -160,12 +161,12 @@ std::string budget_of(const ExplainNow& now_known) {
 }
 
 std::string all_keys_words(const Place& place) {
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   if (!span) return {};
   const std::string words = watched_words(place);
   const bool named = words != span->name;
-  return named ? fmt::format("all {} keys of {}", span->end - span->begin, words)
-               : "all of " + words;
+  if (is_picked(words)) return "all " + words;
+  return named ? fmt::format("all {} keys of {}", span->keys.size(), words) : "all of " + words;
 }
 
 std::string sentence_of(const SpanBudgetQuestion& question,

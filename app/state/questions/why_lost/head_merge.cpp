@@ -52,15 +52,14 @@ Table table(Workspace& workspace) {
 // "Of needle's 22 keys the shared set keeps 19, head 4 alone 21.": the head that would keep most. Empty where
 // none is watched before the chunk.
 std::string span_words(const Place& place, const replay::HeadChoices& choices) {
-  const auto span = watched_span(place);
+  const auto span = watched_keys(place);
   const std::int32_t past = place.chunk_info().begin;
-  if (!span || span->begin >= past) return "";
-  const std::int32_t end = std::min(span->end, past);
+  const auto total = span ? static_cast<std::int32_t>(span->keys.count_in(0, past)) : 0;
+  if (total == 0) return "";
   const auto of = [&](const std::vector<std::int32_t>& kept) {
     const auto count = std::ranges::count_if(
-        kept, [&](std::int32_t key) { return key >= span->begin && key < end; });
-    return KeptOfSpan{readable_name(span->name), static_cast<std::int32_t>(count),
-                      end - span->begin};
+        kept, [&](std::int32_t key) { return key < past && span->keys.contains(key); });
+    return KeptOfSpan{readable_name(span->name), static_cast<std::int32_t>(count), total};
   };
   KeptBy best{"", {}};
   for (const Head& head : choices.heads)

@@ -1,5 +1,6 @@
 #include "app/state/questions/why_lost/miss_inspector.h"
 
+#include "app/state/kept_of_span.h"
 #include "app/state/labels.h"
 #include "app/state/questions/why_lost/explain.h"
 #include "app/state/shown_methods.h"
@@ -22,12 +23,12 @@ constexpr std::size_t kMostBars = 400;
 
 // The chunks after which keys of the span died, with the number of keys.
 std::map<int, int> deaths_of(const replay::ReplayResult& run, int layer, int row,
-                             const trace::TokenSpan& span) {
+                             const trace::KeySet& watched) {
   const std::vector<std::uint16_t> deaths = analysis::deaths_in(run, layer, row);
   std::map<int, int> keys_of;
-  for (auto key = static_cast<std::size_t>(span.begin);
-       key < std::min(static_cast<std::size_t>(span.end), deaths.size()); ++key)
-    if (deaths[key] != trace::kAlive) ++keys_of[deaths[key]];
+  for (const std::int32_t key : watched.positions_in(0, std::ssize(deaths)))
+    if (const auto death = deaths[static_cast<std::size_t>(key)]; death != trace::kAlive)
+      ++keys_of[death];
   return keys_of;
 }
 
@@ -56,6 +57,13 @@ std::string deaths_in_row(const SpanFateQuestion::Answer& answer, int row) {
 
 std::string keys(std::int64_t count) {
   return fmt::format("{} {}", format_count(count), count == 1 ? "key" : "keys");
+}
+
+// "22 keys of needle", "12 picked keys"
+std::string watched(std::int64_t count, const Place& place) {
+  const std::string name = watched_words(place);
+  return is_picked(name) ? format_count(count) + kPickedKeys
+                         : fmt::format("{} of {}", keys(count), name);
 }
 
 std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& chunks) {
@@ -109,7 +117,7 @@ bool is_asking(Workspace& workspace, const std::vector<MissQuestion>& questions)
 
 std::string problem(Workspace& workspace) {
   const Place& place = workspace.place();
-  if (!place.empty() && !watched_span(place))
+  if (!place.empty() && !watched_keys(place))
     return "no key is selected and the trace has no needle: name one with --goto key=N";
   const std::vector<MissQuestion> questions = questions_of(workspace);
   if (questions.empty()) return MissQuestion{place, workspace.method()}.obstacle();
@@ -171,7 +179,7 @@ Table table(Workspace& workspace) {
                "rank", "true_rank", "needed_budget"},
               {}};
   for (const MissQuestion& question : questions_of(workspace)) {
-    const auto span = watched_span(question.place);
+    const auto span = watched_keys(question.place);
     const auto miss = workspace.ask(question);
     const auto all = workspace.ask(SpanFateQuestion{question.place, question.method});
     if (!span || !miss || !all) continue;
@@ -191,18 +199,18 @@ Table table(Workspace& workspace) {
 
 std::string SpanFateQuestion::obstacle() const {
   const std::string obstacle = OfMethod::obstacle();
-  return obstacle.empty() && !watched_span(place) ? kNoKeyChosen : obstacle;
+  return obstacle.empty() && !watched_keys(place) ? kNoKeyChosen : obstacle;
 }
 
 SpanFateQuestion::Answer SpanFateQuestion::work(Steps& steps) const {
-  const trace::TokenSpan span = *watched_span(place);
+  const trace::KeySet watched = watched_keys(place)->keys;
   const auto run = steps.need(RunQuestion{place, method});
   Answer answer;
-  answer.fates = engine().span_fate(*place.trace->session, *run, span, steps.context);
+  answer.fates = engine().span_fate(*place.trace->session, *run, watched, steps.context);
   const int num_rows = (place.info().model.num_q_heads + run->q_heads_per_row - 1) /
                        std::max(1, run->q_heads_per_row);
   for (int row = 0; row < num_rows; ++row)
-    answer.deaths.push_back(deaths_of(*run, place.layer, row, span));
+    answer.deaths.push_back(deaths_of(*run, place.layer, row, watched));
   return answer;
 }
 
@@ -271,8 +279,8 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
     else
       why += fmt::format("; {} {} kept.", keys(chunk.num_kept), chunk.num_kept == 1 ? "is" : "are");
   }
-  return fmt::format("{}, {} keeps {} of {} of {}, which {} {} of this row's attention mass; {}",
-                     where, question.method.id(), chunk.kept, keys(chunk.total), name,
+  return fmt::format("{}, {} keeps {} of {}, which {} {} of this row's attention mass; {}", where,
+                     question.method.id(), chunk.kept, watched(chunk.total, place),
                      chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass), why);
 }
 
@@ -281,10 +289,11 @@ std::string mass_sentence_of(const MissQuestion& question, const MissQuestion::A
   const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
   if (chunk.total == 0 || chunk.dense) return "";
   return fmt::format(
-      "At {}, layer {}, {}, the {} of {} {} {} of the attention mass; the best ranks {} of {}.",
-      chunk_name(place.info(), place.chunk), place.layer, answer.row_name, keys(chunk.total),
-      watched_words(place), chunk.total == 1 ? "carries" : "carry", share_text(chunk.span_mass),
-      format_count(chunk.best_true_rank + 1), format_count(chunk.num_candidates));
+      "At {}, layer {}, {}, the {} {} {} of the attention mass; the best ranks {} of {}.",
+      chunk_name(place.info(), place.chunk), place.layer, answer.row_name,
+      watched(chunk.total, place), chunk.total == 1 ? "carries" : "carry",
+      share_text(chunk.span_mass), format_count(chunk.best_true_rank + 1),
+      format_count(chunk.num_candidates));
 }
 
 std::string kept_sentence_of(const MissQuestion& question, const MissQuestion::Answer& answer) {

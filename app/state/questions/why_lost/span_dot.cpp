@@ -19,7 +19,7 @@ SpanDotQuestion span_dot_question(const Workspace& workspace, const MethodChoice
   SpanCountQuestion& counts = dot.counts;
   if (counts.place.empty()) return dot;
   counts.chunks = number_chunks(workspace, NumberScope::Kind::Chunk);
-  counts.span = watched_span(counts.place);
+  counts.span = watched_keys(counts.place);
   return dot;
 }
 

@@ -82,8 +82,8 @@ SpanLossQuestion span_loss_question(const Workspace& workspace, const MethodChoi
   if (question.place.empty()) return question;
   // What is kept when somebody asks; where no chunks are chosen, in the one that is shown.
   question.chunks = number_chunks(workspace, NumberScope::Kind::Chunk);
-  const auto span = watched_span(question.place);
-  if (span && span->end > span->begin + 1) question.span = span;
+  const auto span = watched_keys(question.place);
+  if (span && span->keys.size() > 1) question.span = span;
   return question;
 }
 

@@ -19,7 +19,7 @@ class Workspace;
 template <typename Base>
 struct OfSpan : Base {
   NumberChunks chunks;
-  std::optional<trace::TokenSpan> span;
+  std::optional<trace::NamedKeys> span;
 
   template <typename... Added>
   std::string key(const Added&... added) const {

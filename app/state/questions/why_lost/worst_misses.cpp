@@ -75,9 +75,9 @@ Table table(Workspace& workspace) {
 }
 
 // Without the keys chosen: a click on a line chooses one.
-std::optional<trace::TokenSpan> needle_of(Place place) {
-  place.key_begin = place.key_end = -1;
-  return watched_span(place);
+std::optional<trace::NamedKeys> needle_of(Place place) {
+  place.keys = {};
+  return watched_keys(place);
 }
 
 bool passes(const MissFilter& filter, int layer, int row, std::int64_t key) {
@@ -134,12 +134,12 @@ std::vector<MissColumn<Line>> columns_from_place(float token_weight, const char*
 }  // namespace
 
 std::string why_no_losses(const Place& place, const MethodChoice& method,
-                          const std::optional<trace::TokenSpan>& span) {
+                          const std::optional<trace::NamedKeys>& span) {
   const std::string obstacle = missing(place, method);
   if (!obstacle.empty()) return obstacle;
   if (!method.known())
     return unknown_method(method, "it cannot be run again to find out why a key was lost.");
-  return span && span->begin == span->end ? "The trace names no needle" : "";
+  return span && span->keys.empty() ? "The trace names no needle" : "";
 }
 
 LayerMissesQuestion::Answer LayerMissesQuestion::work(Steps& steps) const {
@@ -179,7 +179,7 @@ WorstMissesQuestion worst_misses_question(const Workspace& workspace) {
   // Of all chunks both lists are one answer.
   question.regrets = question.chunks.range && lists_regrets(workspace);
   if (workspace.option(kViewId, "keys") == "needle" && !question.place.empty())
-    question.span = needle_of(question.place).value_or(trace::TokenSpan{"needle", 0, 0});
+    question.span = needle_of(question.place).value_or(trace::NamedKeys{"needle", {}});
   return question;
 }
 
@@ -238,15 +238,15 @@ void go_to(Workspace& workspace, const MissPlace& there, const selection::RowLay
     s.place.chunk = there.chunk;
     if (s.place.q_head / layout.q_heads_per_row != there.row)
       s.place.q_head = there.row * layout.q_heads_per_row;
-    s.place.key_begin = static_cast<std::int32_t>(there.key);
-    s.place.key_end = s.place.key_begin + 1;
+    const auto key = static_cast<std::int32_t>(there.key);
+    s.place.keys = {key, key + 1};
   });
 }
 
 bool is_at(const Place& place, const MissPlace& there, const selection::RowLayout& layout) {
   return place.layer == there.layer && place.chunk == there.chunk &&
-         place.q_head / layout.q_heads_per_row == there.row && place.key_begin == there.key &&
-         place.key_end == place.key_begin + 1;
+         place.q_head / layout.q_heads_per_row == there.row &&
+         place.has_key(static_cast<std::int32_t>(there.key));
 }
 
 const std::vector<MissColumn<LostKey>>& lost_columns() {

@@ -16,13 +16,13 @@ namespace kvloupe::state {
 
 // Why what a method loses cannot be asked; empty: it can.
 std::string why_no_losses(const Place& place, const MethodChoice& method,
-                          const std::optional<trace::TokenSpan>& span);
+                          const std::optional<trace::NamedKeys>& span);
 
 // Of all keys, or of a span alone. The method is selected anew, also where the trace holds a run of it: a
 // recorded set does not say what would have kept a key.
 template <PlaceParts kParts>
 struct OfLostKeys : OfMethodAnew<kParts> {
-  std::optional<trace::TokenSpan> span = {};
+  std::optional<trace::NamedKeys> span = {};
   NumberChunks chunks = {};  // whose queries count
   // Where chunks are chosen a key may have been dropped before them: it takes longer.
   bool regrets = false;
