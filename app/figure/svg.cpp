@@ -94,6 +94,12 @@ class SvgWriter {
   // The advances of the window are those of the font alone, without kerning and ligatures.
   std::string style() const {
     std::string css = "text{white-space:pre;font-kerning:none;font-variant-ligatures:none}\n";
+    // A browser that shows fewer pixels than a map has leaves out rows and columns, and with them
+    // single kept keys; here it takes their mean.
+    if (map_pixels_ > 1)
+      css += fmt::format(
+          "@media (max-resolution:{:.1f}dppx){{image{{image-rendering:auto!important}}}}\n",
+          map_pixels_ + 0.9F);
     for (std::size_t i = 0; i < faces_.size(); ++i)
       css += fmt::format(".{}f{}{{font-family:'{}',{};font-weight:{}}}\n", prefix_, i,
                          escaped(faces_[i].family()),
@@ -165,7 +171,9 @@ class SvgWriter {
                        fill(words.color), escaped(utf8_of(words.text)));
   }
 
-  static std::string shape_text(const Picture& picture) {
+  std::string shape_text(const Picture& picture) {
+    const float width = picture.box.right - picture.box.left;
+    map_pixels_ = std::max(map_pixels_, static_cast<float>(picture.image.width) / width);
     return fmt::format(
         "<image{} preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
         "href=\"data:image/png;base64,{}\"/>\n",
@@ -176,6 +184,7 @@ class SvgWriter {
   std::vector<FontFace> faces_;
   std::map<std::string, std::string> clips_;  // ids, by what they are
   int gradients_ = 0;
+  float map_pixels_ = 0;  // the most that a picture has for one of the figure
   std::string defined_, text_;
 };
 
