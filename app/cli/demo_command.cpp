@@ -1,12 +1,12 @@
 // `kvloupe demo` and `kvloupe tour`: what the program shows of itself.
 #include "app/cli/commands.h"
-#include "app/shell/commands/run_self.h"
 #include "app/state/tour.h"
 #include "app/state/view_list.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/run_self.h"
 #include "core/base/sha256.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ std::string stamp_of(const Words& words) {
   Sha256 sum;
   const fs::path engine = engine_file();
   for (const fs::path& file :
-       {fs::path(shell::kOwnProgram), engine, engine.parent_path() / "libkvloupe_core.so"})
+       {fs::path(kOwnProgram), engine, engine.parent_path() / "libkvloupe_core.so"})
     MappedFile(file, "the program").add_to(sum);
   return sum.update(fmt::format("{}", fmt::join(words, " "))).hex_digest() + "\n";
 }
@@ -72,7 +72,7 @@ void make_trace(const fs::path& trace, int threads) {
   fs::remove(stamp_file);
   words.insert(words.end(), {"--force", "-o", trace.string()});
   if (threads > 0) words.insert(words.end(), {"--threads", std::to_string(threads)});
-  if (const int code = shell::run_self_here(words); code != 0)
+  if (const int code = run_self_here(words); code != 0)
     throw input_error("the demonstration was not captured", "its message is above", "try again");
   std::ofstream(stamp_file) << stamp;
 }
@@ -87,8 +87,8 @@ void write_views(const fs::path& trace, const char* why) {
     if (view.shows_results) continue;  // the demonstration is one text
     const fs::path picture = folder / (view.id + ".png");
     fs::remove(picture);
-    if (shell::run_self_here(
-            {"export", trace.string(), "--view", view.id, "--png", picture.string()}) != 0)
+    if (run_self_here({"export", trace.string(), "--view", view.id, "--png", picture.string()}) !=
+        0)
       failed.push_back(view.id);
     ++written;
   }

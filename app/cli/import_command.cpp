@@ -1,8 +1,8 @@
 // `kvloupe import`: selections, or q, k and v, that another program wrote as arrays.
 #include "app/cli/commands.h"
 #include "app/cli/options.h"
-#include "app/cli/python_package.h"
 #include "core/base/printable.h"
+#include "core/base/python_package.h"
 #include "core/base/results.h"
 
 #include <fmt/format.h>

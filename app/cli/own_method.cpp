@@ -1,9 +1,9 @@
 #include "app/cli/own_method.h"
 
-#include "app/cli/python_package.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 #include "core/base/printable.h"
+#include "core/base/python_package.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

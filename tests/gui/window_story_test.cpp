@@ -1,10 +1,10 @@
 // One user's way from a prompt of their own to a figure and a note, by mouse and keyboard, with the
 // model that comes with KVLoupe; then the window is closed, and a new one goes on from there.
 #include "app/figure/image.h"
-#include "app/shell/commands/run_self.h"
 #include "app/shell/saved/notes_file.h"
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/state/shown_methods.h"
+#include "core/base/run_self.h"
 #include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/gui/held_display.h"
@@ -56,7 +56,7 @@ class WindowStory : public test::WindowTest {
     explorer().capture().run().program = KVLOUPE_PROGRAM;
     explorer().capture().estimator().program = KVLOUPE_PROGRAM;
     explorer().exporter().run_command = [](const std::vector<std::string>& arguments) {
-      shell::OwnCommand command(arguments, {.program = KVLOUPE_PROGRAM, .standard_input = {}});
+      OwnCommand command(arguments, {.program = KVLOUPE_PROGRAM, .standard_input = {}});
       command.finish();
       return command.problem();
     };

@@ -5,8 +5,8 @@
 // nobody answers.
 #pragma once
 
-#include "app/shell/commands/run_self.h"
 #include "app/widgets/theme.h"
+#include "core/base/run_self.h"
 
 #include <chrono>
 #include <memory>

@@ -4,13 +4,13 @@
 // names of their own.
 #pragma once
 
-#include "app/shell/commands/run_self.h"
 #include "app/shell/saved/background_writer.h"
 #include "app/shell/windows/messages.h"
 #include "app/state/questions/how_it_ran/run.h"
 #include "app/state/questions/how_it_ran/runs.h"
 #include "app/state/workspace.h"
 #include "app/widgets/palette.h"
+#include "core/base/run_self.h"
 #include "core/replay/span_kept.h"
 
 #include <functional>

@@ -2,8 +2,8 @@
 // command `capture` in a process of its own, told of by its lines of JSON.
 #pragma once
 
-#include "app/shell/commands/run_self.h"
 #include "app/shell/new_trace/capture_request.h"
+#include "core/base/run_self.h"
 
 #include <cstdint>
 #include <memory>

@@ -2,13 +2,13 @@
 // written. Tables and arrays are made from the answers on screen; a picture is drawn by the command line.
 #pragma once
 
-#include "app/shell/commands/run_self.h"
 #include "app/shell/windows/file_dialog.h"
 #include "app/shell/windows/messages.h"
 #include "app/state/view.h"
 #include "app/state/view_state.h"
 #include "app/state/workspace.h"
 #include "core/base/cancel.h"
+#include "core/base/run_self.h"
 
 #include <functional>
 #include <memory>

@@ -1,4 +1,4 @@
-// Runs this program again, as a command line.
+// Runs this program again, or another one, as a command line.
 #pragma once
 
 #include <sys/types.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace kvloupe::shell {
+namespace kvloupe {
 
 // The program that runs, whatever became of its file.
 inline constexpr const char* kOwnProgram = "/proc/self/exe";
@@ -36,6 +36,7 @@ class OwnCommand {
   void kill();
   // Of one that has ended: "" on success, else the last line of its standard error.
   std::string problem() const;
+  std::string last_line() const;  // of its standard error; of one that runs the last whole one
   // The lines of its standard error that begin with "warning: ".
   std::vector<std::string> warnings() const;
   // As the shell has it: 128 and the signal's number where a signal ended it.
@@ -59,4 +60,4 @@ std::string run_self(const std::vector<std::string>& arguments);
 // Error when it cannot be started.
 int run_self_here(const std::vector<std::string>& arguments);
 
-}  // namespace kvloupe::shell
+}  // namespace kvloupe

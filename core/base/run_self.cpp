@@ -1,5 +1,5 @@
 // See run_self.h.
-#include "app/shell/commands/run_self.h"
+#include "core/base/run_self.h"
 
 #include "core/base/error.h"
 #include "core/base/whole_file.h"
@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-namespace kvloupe::shell {
+namespace kvloupe {
 namespace {
 
 constexpr std::size_t kMostSaid = std::size_t{1} << 16;
@@ -72,6 +72,22 @@ class Argv {
   std::vector<char*> pointers_;
 };
 
+// interrupt() ends it also where this program was started in the background of a script, which ignores Ctrl+C.
+struct Interruptible {
+  posix_spawnattr_t attributes;
+  Interruptible() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &signals);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  }
+  ~Interruptible() { posix_spawnattr_destroy(&attributes); }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+};
+
 int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -97,8 +113,9 @@ OwnCommand::OwnCommand(const std::vector<std::string>& arguments, const Options&
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, errors.to.number, STDERR_FILENO);
   Argv argv(arguments);
-  const int started =
-      ::posix_spawn(&child_, options.program.c_str(), &actions, nullptr, argv.data(), environ);
+  const Interruptible interruptible;
+  const int started = ::posix_spawn(&child_, options.program.c_str(), &actions,
+                                    &interruptible.attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (started != 0) throw refusal(started);
   output_ = output.from.take();
@@ -158,11 +175,17 @@ int OwnCommand::exit_code() const { return exit_code_of(status_); }
 
 std::string OwnCommand::problem() const {
   if (exit_code() == 0) return {};
-  std::string text = said_;
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const std::size_t line = text.rfind('\n');
-  if (text.empty()) return "error: the command ended without a message";
-  return text.substr(line == std::string::npos ? 0 : line + 1);
+  const std::string line = last_line();
+  return line.empty() ? "error: the command ended without a message" : line;
+}
+
+std::string OwnCommand::last_line() const {
+  std::string_view text = said_;
+  if (!ended_) text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string_view::npos) return "";
+  text = text.substr(0, end + 1);
+  return std::string(text.substr(text.rfind('\n') + 1));
 }
 
 std::vector<std::string> OwnCommand::warnings() const {
@@ -190,4 +213,4 @@ int run_self_here(const std::vector<std::string>& arguments) {
   return exit_code_of(status);
 }
 
-}  // namespace kvloupe::shell
+}  // namespace kvloupe
