@@ -86,6 +86,7 @@ def _add_record(commands):
     record.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads (default: all cores)")
     record.add_argument("--data", metavar="FOLDER", help="where data sets and files of tasks are looked for first (default: ~/.local/share/kvloupe/eval)")
     record.add_argument("--download", action="store_true", help="tasks may fetch what they need from the network")
+    record.add_argument("--end-with-parent", action="store_true", help=argparse.SUPPRESS)  # The window started it.
     record.set_defaults(run=run_record)
 
 
@@ -102,7 +103,11 @@ def run_eval(options):
 
 
 def run_record(options):
+    if options.end_with_parent:
+        from .own_file import end_with_parent
+        end_with_parent()
     _prepare(options.download)
+    print("loading lm-evaluation-harness", file=sys.stderr)
     _command()
     from .eval.one_sample import run_record as record
     record(options)

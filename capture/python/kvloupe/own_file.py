@@ -197,11 +197,17 @@ def _children():
 
 
 def end_with_parent():
-    """As Ctrl+C, when the program that started this process ends or a terminal closes."""
-    def interrupt(*_):
-        raise KeyboardInterrupt
+    """As Ctrl+C, when the program that started this process ends or a terminal closes. What more is told in the seconds after that is the
+    same wish, and would cut short what cleans up."""
+    told = -MOST_SECONDS_TO_END
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    def interrupt(*_):
+        nonlocal told
+        if time.monotonic() - told >= MOST_SECONDS_TO_END:
+            told = time.monotonic()
+            raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     die_with_parent()
 

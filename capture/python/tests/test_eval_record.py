@@ -1,7 +1,12 @@
 """python -m kvloupe eval record: one sample of results becomes a trace when it is asked for."""
 import json
 import os
+import pathlib
 import shutil
+import signal
+import subprocess
+import sys
+import time
 import types
 import unittest
 from unittest import mock
@@ -171,6 +176,86 @@ class Refused(unittest.TestCase):
         record(path, self.id)
         self.assertEqual(journal.read_bytes(), before)
         self.assertTrue(kvloupe.open(path.parent / read_results(path)[1][-1]["trace"]).complete)
+
+
+class Stopped(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.path = fresh("stopped.h5")
+        cls.folder = cls.path.with_name("stopped.h5.traces")
+        shutil.rmtree(cls.folder, ignore_errors=True)
+        cls.first, *_, cls.last = (each["id"] for each in evaluate(cls.path, "--tasks", "tiny_text", "--limit", 2, "--method", SPEC))
+
+    def stop(self, identity, error, expect):
+        def half(_, path, *__):
+            for name in (path, f"{path}.part", f"{path}.runs.h5"):
+                pathlib.Path(name).write_bytes(b"half")
+            raise error
+
+        before = self.path.read_bytes()
+        with mock.patch("kvloupe.eval.program_traces.ProgramTraces.record", half):
+            record(self.path, identity, expect=expect)
+        self.assertEqual(self.path.read_bytes(), before)
+        self.assertFalse(self.path.with_name("stopped.h5.journal").exists())
+
+    def test_nothing_half_done_stays(self):
+        for error, expect in ((KeyboardInterrupt(), 130), (kvloupe.KvloupeError("a", "b", "c"), 1)):
+            self.stop(self.first, error, expect)
+            self.assertFalse(self.folder.exists())
+        record(self.path, self.first)
+        whole = {file.name: file.read_bytes() for file in self.folder.iterdir()}
+        self.stop(self.last, KeyboardInterrupt(), 130)
+        self.assertEqual({file.name: file.read_bytes() for file in self.folder.iterdir()}, whole)
+
+    def test_it_ends_with_what_started_it(self):
+        """As the window does, however that ends."""
+        before, journal = self.path.read_bytes(), self.path.with_name("stopped.h5.journal")
+        starts = "import subprocess, sys; started = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL); print(started.pid, flush=True); started.wait()"
+        parent = subprocess.Popen([sys.executable, "-c", starts, sys.executable, "-m", "kvloupe", "eval", "record", self.path, self.last, "--model", MODEL,
+                                   "--include-path", tasks(COUNT), "--end-with-parent"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        child = int(parent.stdout.readline())
+        until = time.monotonic() + 60
+        while not journal.exists() and time.monotonic() < until:  # It has loaded what it needs.
+            time.sleep(0.005)
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        until = time.monotonic() + 20
+        while lives(child) and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertFalse(lives(child))
+        self.assertTrue(self.path.read_bytes() == before, "it went on to its end")
+        self.assertFalse(journal.exists())
+
+    def test_what_more_is_told_does_not_cut_the_cleaning_up_short(self):
+        says = """
+import signal, sys, time
+from kvloupe.own_file import end_with_parent
+end_with_parent()
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("cleaning", flush=True)
+    time.sleep(0.5)
+    print("clean", flush=True)
+"""
+        for first, second in ((signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)):
+            process = subprocess.Popen([sys.executable, "-c", says], stdout=subprocess.PIPE, text=True)
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.send_signal(first)
+            self.assertEqual(process.stdout.readline(), "cleaning\n")
+            process.send_signal(second)
+            self.assertEqual(process.communicate()[0], "clean\n")
+            self.assertEqual(process.returncode, 0)
+
+
+def lives(process):
+    """Nobody may have waited for it yet."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 if __name__ == "__main__":

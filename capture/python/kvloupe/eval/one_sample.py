@@ -2,6 +2,7 @@
 import argparse
 import logging
 import os
+import sys
 
 from ..errors import KvloupeError
 from ..eval_engine import engine_of
@@ -27,6 +28,7 @@ def run_record(options):
         methods = _methods(of_method, chosen["method"], options.output)
         asked, model = _as_asked(options, run, plan, chosen), _model_of(options.model, run, options.output)
         _check_model(run, asked, model, options.output)
+        print(f"making the texts of {chosen['task']} again", file=sys.stderr)
         with data_from(options.data or default_folder(), options.download):
             sample = _made_again(asked, model, chosen, options.output)
         put(record_one(asked, model, sample, methods, of_method, lambda: write_results(options.output, run, records, plan)))

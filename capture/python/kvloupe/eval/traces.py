@@ -1,4 +1,5 @@
 """Traces of samples. --trace failing: what a method fails and dense answers is recorded beside the results, one trace a sample with these methods as its runs."""
+import contextlib
 import os
 import re
 import shutil
@@ -73,8 +74,8 @@ class _Wanted:
             for method in self.missing:
                 recorder.add_run(self.path, method)
         else:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            recorder.record(self.path, self.text, self.missing, self.spans)
+            with _whole_or_none(self.path):
+                recorder.record(self.path, self.text, self.missing, self.spans)
             self._check_tokens()
         for method in ("dense", *self.missing):
             self._records[method]["trace"] = self._name
@@ -86,6 +87,22 @@ class _Wanted:
         if expected not in (None, recorded):
             raise KvloupeError(f"{self.path} is not what the model read", f"it has {recorded:,} tokens, and the sample {expected:,}",
                                "report this with the model and the task")
+
+
+@contextlib.contextmanager
+def _whole_or_none(path):
+    """What is interrupted, or fails, leaves nothing: no chunks done, no runs, no folder that was made for them."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for left in (path, f"{path}.part", f"{path}.runs.h5"):
+            with contextlib.suppress(OSError):
+                os.unlink(left)
+        with contextlib.suppress(OSError):  # It holds other traces.
+            os.rmdir(folder)
+        raise
 
 
 def _file_name(sample):
