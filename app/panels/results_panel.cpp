@@ -1,5 +1,6 @@
 #include "app/panels/results_panel.h"
 
+#include "app/panels/sample_recording_ui.h"
 #include "app/state/questions/results/lost_answer.h"
 #include "app/state/token_text.h"
 #include "app/widgets/table.h"
@@ -151,35 +152,6 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
     if (methods) row.insert(row.begin(), results.label_of(sample.method));
   }
   return table;
-}
-
-// How a sample that has no trace gets one.
-void record_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
-  ImGui::PushStyleColor(ImGuiCol_Text, context.palette.muted);
-  if (ImGui::SmallButton("Record...")) ImGui::OpenPopup("record");
-  ImGui::PopStyleColor();
-  if (ImGui::IsItemHovered()) widgets::tooltip("Show the command that records a trace of it");
-  ImGui::SetNextWindowSize({widgets::em(32), 0});
-  if (!ImGui::BeginPopup("record")) return;
-  const std::string command = state::record_command(results, sample);
-  widgets::text_wrapped(context.palette.text,
-                        "This command records the sample to a trace beside the results:");
-  widgets::text_wrapped(context.palette.accent, printable(command));
-  widgets::text_wrapped(
-      context.palette.muted,
-      std::isnan(sample.seconds)
-          ? std::string("It loads the model and makes the task's texts again.")
-          : fmt::format("The answer took {}. The command also loads the model and "
-                        "makes the task's texts again.",
-                        format_duration(sample.seconds)));
-  if (ImGui::Button("Copy the command")) ImGui::SetClipboardText(command.c_str());
-  ImGui::SameLine();
-  if (ImGui::Button("Reload the results")) {
-    context.workspace.results.open(context.workspace.results.path());
-    ImGui::CloseCurrentPopup();
-  }
-  if (ImGui::IsItemHovered()) widgets::tooltip("Once the command has ended");
-  ImGui::EndPopup();
 }
 
 // The way into the trace of a sample.

@@ -183,7 +183,7 @@ void Explorer::before_frame() {
 
 bool Explorer::animating() const {
   return transport_.playing() || desktop_theme_.asking() || workspace_.answers.busy() ||
-         !messages_.empty() || widgets::tooltip_waits();
+         workspace_.results.recording.running() || !messages_.empty() || widgets::tooltip_waits();
 }
 
 void Explorer::frame() {
@@ -317,6 +317,9 @@ std::string Explorer::under_way() {
   std::vector<std::string> parts;
   if (capture_.running())
     parts.emplace_back("the capture under way would end, and only its chunks done would stay");
+  if (workspace_.results.recording.running())
+    parts.emplace_back(
+        "the recording of a sample under way would end, and nothing of it would stay");
   const std::vector<JobStatus> jobs = workspace_.answers.jobs().status();
   if (const auto files =
           std::count_if(jobs.begin(), jobs.end(),
@@ -434,6 +437,7 @@ void Explorer::status_ui() {
                                   kFlags)) {
     ImGui::AlignTextToFramePadding();
     capture_.status_ui(p);
+    recording_ui(workspace_.results, p);
     job_ui(workspace_, p);
     if (!workspace_.place().empty()) {
       const trace::TraceInfo& info = workspace_.place().info();

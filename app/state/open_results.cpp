@@ -95,11 +95,13 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
         }
         ready_ = std::move(results);
         state_ = ResultState::Ready;
+        if (recording.results() != path_) recording.cancel();
         if (first_sight) sight = first_sight(*ready_);
       },
       [this](const Error& error) {
         error_ = error.what();
         state_ = ready_ ? ResultState::Ready : ResultState::Error;
+        if (ready_) path_ = ready_->file.path;  // which stays open
         if (on_message) {
           on_message(error_, true);
           if (!ready_) close();
@@ -109,11 +111,38 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
 
 void OpenResults::close() {
   answers_.jobs().cancel(kTag);
+  recording.cancel();
   if (ready_) answers_.forget(ready_->key());
   ready_.reset();
   path_.clear();
   state_ = ResultState::Empty;
   sight = {};
+}
+
+void OpenResults::record(const std::string& id) {
+  if (!ready_) return;
+  try {
+    recording.start(ready_->file.path, id);
+  } catch (const Error& error) {
+    if (on_message) on_message(error.what(), true);
+  }
+}
+
+void OpenResults::begin_frame() {
+  const auto ended = recording.poll();
+  // Of another file nobody waits for it any more.
+  if (!ended || !ready_ || ended->results != ready_->file.path) return;
+  const bool failed = !ended->problem.empty();
+  if (!ended->trace.empty()) open(ended->results);
+  if (!on_message) return;
+  if (failed)
+    on_message("The sample was not recorded: " + ended->problem, true);
+  else if (ended->trace.empty())
+    on_message("The recording was cancelled; nothing of it is left.", false);
+  else
+    on_message(fmt::format("{} is recorded: Why? beside the sample opens it.",
+                           std::filesystem::path(ended->trace).filename().string()),
+               false);
 }
 
 void OpenResults::take(const OpenResults& other) {

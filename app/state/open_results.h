@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/state/answers.h"
+#include "app/state/sample_recording.h"
 #include "core/trace/results/results_file.h"
 
 #include <cstdint>
@@ -50,6 +51,7 @@ class OpenResults {
   using FirstSight = std::function<ResultsSight(const ReadResults&)>;
   void open(const std::string& path, const FirstSight& first_sight = {});
   void close();
+  void begin_frame();  // once a frame: reads the file again when a sample of it was recorded
   void take(const OpenResults& other);  // as it stands there
 
   bool is_open() const { return !path_.empty(); }
@@ -64,7 +66,11 @@ class OpenResults {
   // Those named, as the file has them. Throws Error{Input} for one of which it has no samples.
   void show_methods(const std::vector<std::string>& methods);
 
+  // In the background, unless another one is under way.
+  void record(const std::string& id);
+
   ResultsSight sight;
+  SampleRecording recording;  // of the file that is open; another one that is opened ends it
   // Called with a sentence that the user should see once.
   std::function<void(const std::string&, bool is_error)> on_message;
 

@@ -35,6 +35,7 @@ class Workspace {
   int begin_frame() {
     pointer.begin_frame();
     explained.begin_frame();
+    results.begin_frame();
     return answers.begin_frame();
   }
   template <Question Q>

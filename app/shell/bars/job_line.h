@@ -6,6 +6,8 @@
 
 namespace kvloupe::shell {
 
+// A sample of results that is recorded, before the other jobs; nothing while none is.
+void recording_ui(state::OpenResults& results, const widgets::Palette& palette);
 void job_ui(state::Workspace& workspace, const widgets::Palette& palette);
 
 }  // namespace kvloupe::shell

@@ -1,6 +1,7 @@
 #include "app/state/questions/results/lost_answer.h"
 
 #include "app/state/questions/why_lost/span_loss.h"
+#include "app/state/sample_recording.h"
 #include "app/state/shell_words.h"
 #include "app/state/workspace.h"
 
@@ -24,8 +25,10 @@ std::string trace_of(const ReadResults& results, const trace::ResultSample& samp
 }
 
 std::string record_command(const ReadResults& results, const trace::ResultSample& sample) {
-  return "python -m kvloupe eval record " + shell_word(results.file.path) + " " +
-         shell_word(sample.id);
+  std::string line = "python -m kvloupe";
+  for (const std::string& word : record_arguments(results.file.path, sample.id))
+    line += " " + shell_word(word);
+  return line;
 }
 
 void open_lost_answer(Workspace& workspace, const std::string& trace, const std::string& method) {

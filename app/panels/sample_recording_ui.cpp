@@ -1,0 +1,94 @@
+#include "app/panels/sample_recording_ui.h"
+
+#include "app/state/questions/results/lost_answer.h"
+#include "app/widgets/figure.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+namespace kvloupe::panels {
+namespace {
+
+using state::ReadResults;
+using trace::ResultSample;
+
+constexpr const char* kPopup = "record";
+
+// What is known of it: the time that the answer took. What else is to be done was not measured.
+std::string words_of_time(const ReadResults& results, const ResultSample& sample) {
+  constexpr const char* kWork =
+      "loads the model and the evaluation's tasks, makes the sample's text again, and runs the "
+      "model on it once more";
+  if (std::isnan(sample.seconds)) return fmt::format("It {}.", kWork);
+  return fmt::format("{} took {} to answer it. Recording takes longer: it {}.",
+                     results.label_of(sample.method), format_duration(sample.seconds), kWork);
+}
+
+void record_now_ui(state::OpenResults& open, const ResultSample& sample) {
+  const std::string why = open.recording.running()
+                              ? "Another sample is being recorded: wait for it, or cancel it"
+                              : open.recording.obstacle();
+  ImGui::BeginDisabled(!why.empty());
+  if (ImGui::Button("Record now")) open.record(sample.id);
+  ImGui::EndDisabled();
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+    widgets::tooltip({{why.empty() ? "In the background: the window goes on" : why}});
+}
+
+void by_command_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
+  state::OpenResults& open = context.workspace.results;
+  const std::string command = state::record_command(results, sample);
+  widgets::text_wrapped(context.palette.muted, "The same in a terminal:");
+  widgets::text_wrapped(context.palette.accent, printable(command));
+  if (ImGui::Button("Copy the command")) ImGui::SetClipboardText(command.c_str());
+  ImGui::SameLine();
+  if (ImGui::Button("Reload the results")) {
+    open.open(open.path());
+    ImGui::CloseCurrentPopup();
+  }
+  if (ImGui::IsItemHovered()) widgets::tooltip("Once the command has ended");
+}
+
+void under_way_ui(DrawContext& context) {
+  state::SampleRecording& recording = context.workspace.results.recording;
+  widgets::text_wrapped(context.palette.accent, recording.words());
+  widgets::text_wrapped(context.palette.muted,
+                        "It goes on in the background. Closing the results or the window ends it.");
+  if (ImGui::Button("Cancel")) recording.cancel();
+}
+
+}  // namespace
+
+void record_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
+  state::SampleRecording& recording = context.workspace.results.recording;
+  const bool is_recorded = recording.is_of(results.file.path, sample.id);
+  ImGui::PushStyleColor(ImGuiCol_Text,
+                        is_recorded ? context.palette.accent : context.palette.muted);
+  if (ImGui::SmallButton(is_recorded ? "recording" : "Record...")) {
+    recording.look_for_python();
+    ImGui::OpenPopup(kPopup);
+  }
+  ImGui::PopStyleColor();
+  if (ImGui::IsItemHovered())
+    widgets::tooltip({{is_recorded ? recording.words() : "Record a trace of it"}});
+  ImGui::SetNextWindowSize({widgets::em(32), 0});
+  if (!ImGui::BeginPopup(kPopup)) return;
+  if (is_recorded) {
+    under_way_ui(context);
+  } else {
+    widgets::text_wrapped(
+        context.palette.text,
+        "Records the sample to a trace beside the results. One is recorded at a time.");
+    widgets::text_wrapped(context.palette.muted, words_of_time(results, sample));
+    record_now_ui(context.workspace.results, sample);
+    ImGui::Separator();
+    by_command_ui(context, results, sample);
+  }
+  ImGui::EndPopup();
+}
+
+}  // namespace kvloupe::panels

@@ -1,0 +1,63 @@
+#include "app/state/sample_recording.h"
+
+#include "core/base/printable.h"
+#include "core/base/python_package.h"
+#include "core/base/seconds_since.h"
+#include "core/base/units.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+namespace kvloupe::state {
+
+std::vector<std::string> record_arguments(const std::string& results, const std::string& id) {
+  return {"eval", "record", results, id};
+}
+
+void SampleRecording::start(const std::string& results, const std::string& id) {
+  if (running()) return;
+  std::vector<std::string> arguments = record_arguments(results, id);
+  arguments.emplace_back("--end-with-parent");  // whatever ends the window
+  command_ = start_python_package(arguments, true);
+  results_ = results;
+  id_ = id;
+  progress_ = "starting Python";
+  trace_.clear();
+  begin_ = std::chrono::steady_clock::now();
+  cancelled_ = false;
+}
+
+void SampleRecording::cancel() {
+  if (!running()) return;
+  command_->interrupt();
+  cancelled_ = true;
+}
+
+std::optional<SampleRecording::Outcome> SampleRecording::poll() {
+  if (!running()) return std::nullopt;
+  for (std::string& line : command_->poll()) trace_ = std::move(line);
+  if (std::string line = command_->last_line(); !line.empty()) progress_ = std::move(line);
+  if (!command_->ended()) return std::nullopt;
+  const std::unique_ptr<OwnCommand> ended = std::move(command_);
+  Outcome outcome{results_, "", ""};
+  // It may have been cancelled when all was done.
+  if (ended->exit_code() == 0)
+    outcome.trace = trace_;
+  else if (!cancelled_)
+    outcome.problem = error_of_python_package(*ended).what();
+  return outcome;
+}
+
+std::string SampleRecording::words() const {
+  if (ending()) return "Ending the recording";
+  const double seconds = std::floor(seconds_since(begin_));
+  return fmt::format("Recording, {} so far: {}",
+                     seconds < 60 ? fmt::format("{:.0f} s", seconds) : format_duration(seconds),
+                     printable(progress_));
+}
+
+void SampleRecording::look_for_python() { obstacle_ = printable(python_package_problem()); }
+
+}  // namespace kvloupe::state
