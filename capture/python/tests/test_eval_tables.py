@@ -19,6 +19,7 @@ from kvloupe.results.record import nan_as_unknown
 from kvloupe.results.results_file import read_results, write_results
 from kvloupe.results.statistics import sign_test, wilson
 from kvloupe.results.table import grid, perplexities, rows_of
+from kvloupe.results.table_text import markdown
 
 from .eval_cases import command
 from .support import program, scratch
@@ -94,12 +95,21 @@ class Tables(unittest.TestCase):
         rows = list(csv.DictReader(io.StringIO(command("results", path, "--csv", "--by", "method,seed", "--against", "dense"))))
         self.assertEqual([(row["method"], row["score"], row["worse"]) for row in rows], [("dense", "1.0", ""), ("h2o:budget_tokens=8", "0.5", "1")])
         latex = command("results", path, "--latex")
-        self.assertIn(r"t & h2o:budget\_tokens=8 & 2 & 0.500", latex)
+        # Wilson: 0.5 of two samples is between 0.0945 and 0.9055, whose half has two digits that count.
+        self.assertIn(r"t & h2o:budget\_tokens=8 & 2 & 0.50 & 0.09 & 0.91 & ", latex)
         self.assertIn(r"95 \% from", latex)
         self.assertIn(r"a\|b", command("results", path, "--samples"))
         for code, words in ((1, ["--against", "never"]), (2, ["--by", "colour"]), (1, ["--grid"])):
             self.assertEqual(command("results", path, *words, expect=code).count("; "), 2)
 
+
+    def test_digits_are_those_that_the_interval_leaves(self):
+        rows = rows_of(both([(1, 0)] * 1000 + [(0, 1)] * 500))
+        said = markdown(rows, ("task", "method"))
+        # 1,000 of 1,500: half of the interval is 0.0238. What has no interval has its own digits.
+        self.assertIn("| t | dense | 1,500 | 0.667 | 0.642 | 0.690 | 1.000 |", said)
+        self.assertIn("| t | h2o:budget_tokens=8 | 1,500 | 0.333 | 0.310 | 0.358 | 0.500 |", said)
+        self.assertIn("| 2.500 |", markdown([{"method": "dense", "score": 2.5, "low": math.nan, "high": math.nan}], ("method",)))
 
     def test_unknown_scores_count_nowhere(self):
         dense, h2o = rows_of(both([(1, 1), (1, math.nan), (math.nan, 1), (1, 0)]), against="dense")

@@ -9,6 +9,7 @@ HEADS = {"samples": "samples", "score": "score", "low": "95 % from", "high": "to
          "difference": "difference", "better": "better", "worse": "worse", "p": "p", "kept": "kept", "prompt_tokens": "prompt",
          "prefill_s": "prefill s", "decode_s": "decode s", "trace": "trace"}
 DIGITS = {"score": 3, "low": 3, "high": 3, "relative": 3, "difference": 3, "kept": 1, "prompt_tokens": 0, "prefill_s": 2, "decode_s": 2, "p": 4}
+OF_INTERVAL = ("score", "low", "high")
 LATEX = {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}",
          "^": r"\textasciicircum{}"}
 
@@ -16,7 +17,7 @@ LATEX = {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{",
 def markdown(rows, by):
     names = _shown(rows, by)
     lines = [[HEADS.get(name, name) for name in names], ["---" if name in by else "---:" for name in names]]
-    lines += [[_cell(name, row[name]).replace("|", "\\|") for name in names] for row in rows]
+    lines += [[cell.replace("|", "\\|") for cell in _cells(names, row)] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -25,7 +26,7 @@ def latex(rows, by):
     names = _shown(rows, by)
     columns = "".join("l" if name in by else "r" for name in names)
     lines = [r"\begin{tabular}{" + columns + "}", r"\toprule", _latex_line([HEADS.get(name, name) for name in names]), r"\midrule"]
-    lines += [_latex_line([_cell(name, row[name]) for name in names]) for row in rows]
+    lines += [_latex_line(_cells(names, row)) for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -58,11 +59,22 @@ def _is_unknown(value):
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _cell(name, value):
+def _cells(names, row):
+    digits = DIGITS | dict.fromkeys(OF_INTERVAL, _digits_of_interval(row))
+    return [_cell(name, row[name], digits) for name in names]
+
+
+def _digits_of_interval(row):
+    """Half of the interval has two digits that count; those after them would say what nobody knows."""
+    half = (row.get("high", math.nan) - row.get("low", math.nan)) / 2
+    return max(0, 1 - math.floor(math.log10(half))) if half > 0 else DIGITS["score"]
+
+
+def _cell(name, value, digits):
     if _is_unknown(value):
         return ""
     if isinstance(value, float):
-        return f"{value:,.{DIGITS[name]}f}" if name in DIGITS else f"{value:g}"
+        return f"{value:,.{digits[name]}f}" if name in digits else f"{value:g}"
     return f"{value:,}" if isinstance(value, int) and name not in ("seed", "length", "budget") else printable(str(value))
 
 
