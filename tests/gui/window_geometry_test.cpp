@@ -96,21 +96,19 @@ TEST_F(WindowGeometryTest, KeysCircledAreWatchedAndOneStepBackUndoesIt) {
   for (const auto& key : keys->points->keys) across.push_back(key[0]);
   std::sort(across.begin(), across.end());
   const float cut = across[across.size() * 2 / 3];
+  // The left edge of the line. What lies within two pixels of it may be on either side.
+  const float left = plot->Axes[ImAxis_X1].PlotToPixels(cut) + 3.5F;
   std::vector<ImVec2> pixels;
-  std::vector<std::int32_t> expected;
+  std::vector<std::int32_t> inside, outside;
   for (std::size_t i = 0; i < keys->points->every_key.size(); ++i) {
     const auto& key = keys->points->every_key[i];
-    if (key[0] <= cut) continue;
-    pixels.emplace_back(plot->Axes[ImAxis_X1].PlotToPixels(key[0]),
-                        plot->Axes[ImAxis_Y1].PlotToPixels(key[1]));
-    expected.push_back(static_cast<std::int32_t>(i));
+    const ImVec2& at = pixels.emplace_back(plot->Axes[ImAxis_X1].PlotToPixels(key[0]),
+                                           plot->Axes[ImAxis_Y1].PlotToPixels(key[1]));
+    if (at.x > left + 2) inside.push_back(static_cast<std::int32_t>(i));
+    if (at.x < left - 2) outside.push_back(static_cast<std::int32_t>(i));
   }
-  // The left edge of the line lies just right of the cut.
-  const float left = plot->Axes[ImAxis_X1].PlotToPixels(cut) + 3.5F;
-  std::vector<std::int32_t> taken;
-  for (std::size_t i = 0; i < pixels.size(); ++i)
-    if (pixels[i].x > left) taken.push_back(expected[i]);
-  ASSERT_GT(taken.size(), 3U);
+  ASSERT_GT(inside.size(), 30U);
+  ASSERT_GT(outside.size(), 30U);
   drive("lasso of keys", [&](ImGuiTestContext* ctx) {
     ctx->ItemCheck(in("query_geometry", "/**/Lasso").c_str());
     std::vector<ImVec2> around;
@@ -118,8 +116,10 @@ TEST_F(WindowGeometryTest, KeysCircledAreWatchedAndOneStepBackUndoesIt) {
       if (at.x > left) around.push_back({std::max(at.x, left + 3), at.y});
     circle(ctx, around);
   });
-  EXPECT_EQ(place().keys, trace::KeySet::of(taken)) << "these and none between them";
-  EXPECT_GT(place().keys.ranges().size(), 1U);
+  const auto is_watched = [](std::int32_t key) { return place().keys.contains(key); };
+  EXPECT_TRUE(std::ranges::all_of(inside, is_watched)) << place().keys.text();
+  EXPECT_TRUE(std::ranges::none_of(outside, is_watched)) << place().keys.text();
+  EXPECT_GT(place().keys.ranges().size(), 10U) << "all between the first and the last";
   EXPECT_EQ(place().query, -1) << "no query was there";
   settle();
   save_picture("geometry_lasso.png");
