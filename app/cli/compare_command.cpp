@@ -240,6 +240,8 @@ ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
   if (arguments.sweeps.empty()) note_budgets_that_fit(specs, session.info());
   ComparedTrace trace;
   trace.path = path;
+  if (!session.info().query_offsets.empty())
+    trace.query_chunks = session.info().chunks_with_queries();
   replay::CompareOptions options = options_of(arguments);
   options.counted = counted_in(arguments, session.info(), trace);
   trace.comparison =

@@ -96,25 +96,28 @@ ordered_json info_json(const session::TraceSession& session) {
   const TraceInfo& info = session.info();
   ordered_json probe = nullptr;
   if (info.probe_len > 0) probe = {{"text", info.probe_text}, {"num_tokens", info.probe_len}};
-  return {{"path", info.path},
-          {"schema_version", info.schema_version},
-          {"complete", info.complete},
-          {"mode", to_text(info.mode)},
-          {"model", model_json(info.model)},
-          {"tokens", info.num_tokens},
-          {"chunks_done", info.chunks.size()},
-          {"layers", info.layers},
-          {"softmax", softmax_json(info.model)},
-          {"dtype", to_text(info.dtype)},
-          {"runs", json_rows(runs_table(info))},
-          {"bytes", info.bytes},
-          {"producer", info.producer},
-          {"created", info.created},
-          {"generated_tokens", info.generated.size()},
-          {"spans", json_rows(spans_table(info))},
-          {"probe", probe},
-          {"speed", speed_json(info.speed)},
-          {"memory", memory_json(session)}};
+  ordered_json json{{"path", info.path},
+                    {"schema_version", info.schema_version},
+                    {"complete", info.complete},
+                    {"mode", to_text(info.mode)},
+                    {"model", model_json(info.model)},
+                    {"tokens", info.num_tokens},
+                    {"chunks_done", info.chunks.size()},
+                    {"layers", info.layers},
+                    {"softmax", softmax_json(info.model)},
+                    {"dtype", to_text(info.dtype)},
+                    {"runs", json_rows(runs_table(info))},
+                    {"bytes", info.bytes},
+                    {"producer", info.producer},
+                    {"created", info.created},
+                    {"generated_tokens", info.generated.size()},
+                    {"spans", json_rows(spans_table(info))},
+                    {"probe", probe},
+                    {"speed", speed_json(info.speed)},
+                    {"memory", memory_json(session)}};
+  // Where some lack theirs.
+  if (!info.query_offsets.empty()) json["query_chunks"] = info.chunks_with_queries();
+  return json;
 }
 
 // "0-29", "3", "0-4, 9".
@@ -171,6 +174,7 @@ std::string info_text(const session::TraceSession& session) {
   if (!model.kv_heads.empty())
     line("heads", fmt::format("KV heads {} of the model and their query heads", model.kv_heads));
   line("tokens", chunks_text(info));
+  if (!info.query_offsets.empty()) line("queries", "of " + trace::text_of_query_chunks(info));
   if (info.speed) line("speed", text_of(info.speed->model) + " (recording included)");
   if (info.speed && info.speed->dense) line("", "dense: " + text_of(*info.speed->dense));
   line("layers", fmt::format("{} ({}), {}", info.layers.size(), ranges_text(info.layers),

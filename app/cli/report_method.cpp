@@ -24,6 +24,7 @@ std::int64_t prefill_chunks(const trace::TraceInfo& info, const Indices& asked) 
   std::int64_t count = 0;
   for (int c = 0; c < static_cast<int>(info.chunks.size()); ++c)
     count += info.chunks[static_cast<std::size_t>(c)].phase == trace::Phase::Prefill &&
+             info.has_queries(c) &&
              (asked.numbers.empty() ||
               std::binary_search(asked.numbers.begin(), asked.numbers.end(), c));
   return count;

@@ -2,11 +2,13 @@
 #include "app/cli/diff_text.h"
 #include "app/cli/report.h"
 #include "core/base/error.h"
+#include "core/base/letters.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/engine/engine.h"
 #include "core/replay/table.h"
+#include "core/trace/queries_note.h"
 
 #include <fmt/format.h>
 
@@ -18,10 +20,11 @@ std::string as_code(const std::string& text) {
 }
 
 std::string facts_of(const trace::TraceInfo& info) {
-  return fmt::format("{}, {} tokens in {} chunks, {} of {} layers captured; {}.",
-                     as_text(info.model.name), info.num_tokens, info.chunks.size(),
-                     info.layers.size(), info.model.num_layers,
-                     info.complete ? "complete" : "incomplete");
+  const std::string note = trace::queries_note(info);
+  return fmt::format(
+      "{}, {} tokens in {} chunks, {} of {} layers captured; {}.{}", as_text(info.model.name),
+      info.num_tokens, info.chunks.size(), info.layers.size(), info.model.num_layers,
+      info.complete ? "complete" : "incomplete", note.empty() ? "" : " " + capitalised(note) + ".");
 }
 
 std::string extent(const ReportArguments& arguments) {

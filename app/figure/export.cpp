@@ -122,10 +122,10 @@ std::string animation(state::Workspace& workspace, const ExportRequest& request,
   constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
   Writer writer;
   const int here = workspace.place().chunk;
-  const auto count = static_cast<int>(workspace.place().info().chunks.size());
-  for (int chunk = 0; chunk < count; ++chunk) {
+  const std::vector<int> chunks = workspace.place().info().chunks_with_queries();
+  for (const int chunk : chunks) {
     workspace.cursor.set_chunk(chunk);
-    writer.add(draw_view(workspace, request, cancel), chunk + 1 < count ? kFrame : kLastFrame);
+    writer.add(draw_view(workspace, request, cancel), chunk < chunks.back() ? kFrame : kLastFrame);
   }
   // Another file of the same call is of the place that was asked for.
   workspace.cursor.set_chunk(here);
@@ -206,13 +206,14 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 std::vector<Output> files_of(const std::vector<Output>& outputs, state::Workspace& workspace) {
   std::vector<Output> files;
   const state::Place& place = workspace.place();
-  const auto chunks = place.empty() ? 0 : static_cast<int>(place.info().chunks.size());
+  const auto chunks = place.empty() ? std::vector<int>() : place.info().chunks_with_queries();
   for (const Output& output : outputs) {
     if (!output.each_chunk) files.push_back(output);
     if (output.each_chunk && place.empty())
       throw usage_error("--frames chunks does not go with this view", "it shows no trace",
                         "leave it out");
-    for (int chunk = 0; output.each_chunk && chunk < chunks; ++chunk)
+    if (!output.each_chunk) continue;
+    for (const int chunk : chunks)
       files.push_back({output.format, numbered(output.file, chunk), true, chunk});
   }
   return files;
@@ -309,8 +310,7 @@ void export_all_chunks(const ExportRequest& request) {
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
   state::Table all;
-  const auto num_chunks = static_cast<int>(workspace.place().info().chunks.size());
-  for (int chunk = 0; chunk < num_chunks; ++chunk) {
+  for (const int chunk : workspace.place().info().chunks_with_queries()) {
     workspace.cursor.set_chunk(chunk);
     settle(workspace, view, interrupt_token());
     append_chunk(view.table(workspace), chunk, all);

@@ -107,7 +107,7 @@ widgets::TooltipLine value_line(const Matrix* rows, std::int64_t row, std::int32
 void add_block(const analysis::AttentionMap& map, std::int32_t query, std::int32_t key,
                Lines& lines) {
   const std::int64_t r = query / map.step, c = key / map.step;
-  if (map.step > 1 && r < map.max.rows && c < map.max.cols)
+  if (map.step > 1 && r < map.max.rows && c < map.max.cols && map.max.at(r, c) >= 0)
     lines.push_back({fmt::format("largest of these {} x {} cells {}", map.step, map.step,
                                  share_text(map.max.at(r, c)))});
 }

@@ -160,7 +160,8 @@ void tooltip(const Life& life, const state::Result<MissQuestion>& span, std::siz
   std::string text =
       fmt::format("{}\n{}{}", chunk_name(life.question.place.info(), static_cast<int>(chunk)),
                   state::words_of(here.state, here.dense), here.forced ? ", by rule" : "");
-  if (here.state != State::Unborn && here.state != State::Own && here.state != State::Hidden)
+  if (here.state != State::Unborn && here.state != State::Own && here.state != State::Hidden &&
+      here.state != State::Unknown)
     text += fmt::format("\n{:.4f} % of the mass", 100 * here.share);
   if (here.score) text += fmt::format("\nscore {:.5g}", *here.score);
   if (here.cut) text += fmt::format("\ncut {:.5g}", *here.cut);
@@ -199,7 +200,8 @@ ImU32 color_of_life(const widgets::Palette& palette, State state, bool dense) {
     case State::Evicted: return palette.evicted;
     case State::Own: return palette.current;
     case State::Hidden: return palette.hidden;
-    case State::Unborn: return palette.future;
+    case State::Unborn:
+    case State::Unknown: return palette.future;
   }
   return palette.future;
 }

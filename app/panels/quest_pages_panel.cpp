@@ -117,7 +117,11 @@ class QuestPagesPanel final : public Panel {
     const float right = ImGui::GetContentRegionAvail().y;
     heading_ui(context, "Along the text", "from the best logit (dot) to the bound (cap)");
     const float title = ImGui::GetTextLineHeightWithSpacing();
-    bound_strip_ui(context, result, {-1, has_steps ? right * 0.38F - title : right - title});
+    if (!has_steps && !result->report.dense_reason)
+      widgets::text_wrapped(
+          context.palette.muted,
+          "Which pages stay from chunk to chunk is not known: some chunks are not recorded.");
+    bound_strip_ui(context, result, {-1, has_steps ? right * 0.38F - title : -1});
     if (has_steps) steps_ui(context, result);
     ImGui::EndChild();
   }

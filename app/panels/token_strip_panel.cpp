@@ -174,6 +174,10 @@ class TokenStripPanel final : public Panel {
       if (map.state == state::ResultState::Error) {
         failure_ui(context, map.error);
         return false;
+      } else if (const Place& at = map.question.place;
+                 map && !map->map.knows(static_cast<std::size_t>(at.chunk))) {
+        failure_ui(context, trace::lacks_queries(at.info(), at.chunk).what());
+        return false;
       }
     if (std::any_of(maps.begin(), maps.end(), [](const Map& map) { return map.stale; }))
       widgets::stale_ui(context.palette);

@@ -289,6 +289,13 @@ std::vector<widgets::Chip> trace_chips(DrawContext& context, const state::Place&
   if (!info.complete)
     chips.push_back({"incomplete trace", context.palette.warning,
                      "The capture ended early; the chunks done are shown."});
+  if (!info.query_offsets.empty())
+    chips.push_back(
+        {fmt::format("queries of {} of {} chunks", info.chunks_with_queries().size(),
+                     info.chunks.size()),
+         0,
+         fmt::format("The trace has those of {}: what is computed from queries is of these.",
+                     trace::text_of_query_chunks(info))});
   return chips;
 }
 

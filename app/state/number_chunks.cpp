@@ -6,6 +6,7 @@
 #include "core/replay/span_kept.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -20,6 +21,23 @@ int last_chunk(const trace::TraceInfo& info) {
   return std::max(0, static_cast<int>(info.chunks.size()) - 1);
 }
 
+// "chunk 12", "chunks 12 to 15", "chunks 3, 7"
+std::string chunks_text(const NumberChunks& chunks) {
+  if (!chunks.stored.empty()) return fmt::format("chunks {}", fmt::join(chunks.stored, ", "));
+  const ChunkRange& range = *chunks.range;
+  return range.is_one() ? fmt::format("chunk {}", range.first)
+                        : fmt::format("chunks {} to {}", range.first, range.last);
+}
+
+// A trace may have the queries of some chunks only: numbers are of these. Where it has none, what is asked
+// refuses.
+void keep_stored(const trace::TraceInfo& info, NumberChunks& chunks) {
+  if (!chunks.range || info.query_offsets.empty()) return;
+  const std::vector<int> stored = trace::with_queries(info, chunks.range->list());
+  chunks.range = {stored.front(), stored.back()};
+  if (stored != chunks.range->list()) chunks.stored = stored;
+}
+
 }  // namespace
 
 std::vector<int> ChunkRange::list() const {
@@ -28,7 +46,18 @@ std::vector<int> ChunkRange::list() const {
   return chunks;
 }
 
+std::vector<int> NumberChunks::list() const {
+  if (!stored.empty()) return stored;
+  return range ? range->list() : std::vector<int>();
+}
+
+bool NumberChunks::has(int chunk) const {
+  if (!stored.empty()) return std::binary_search(stored.begin(), stored.end(), chunk);
+  return !range || range->has(chunk);
+}
+
 std::string NumberChunks::key() const {
+  if (!stored.empty()) return fmt::format("c{}", fmt::join(stored, ","));
   if (!range) return "all";
   return range->is_one() ? fmt::format("c{}", range->first)
                          : fmt::format("c{}-{}", range->first, range->last);
@@ -58,6 +87,7 @@ NumberChunks number_chunks(const NumberScope& scope, const Place& place, Kind ow
                     std::min(scope.last, last_chunk(info))};
   else
     chunks.kind = Kind::All;
+  keep_stored(info, chunks);
   return chunks;
 }
 
@@ -68,17 +98,12 @@ NumberChunks number_chunks(const Workspace& workspace, Kind own) {
 std::string brief_of(const NumberChunks& chunks, const trace::TraceInfo& info) {
   if (!chunks.range) return "all chunks";
   if (chunks.kind == Kind::Question) return "from the question on";
-  const ChunkRange& range = *chunks.range;
-  return range.is_one() ? chunk_name(info, range.first)
-                        : fmt::format("chunks {} to {}", range.first, range.last);
+  return chunks.range->is_one() ? chunk_name(info, chunks.range->first) : chunks_text(chunks);
 }
 
 std::string words_of(const NumberChunks& chunks, const trace::TraceInfo& info) {
   if (chunks.kind != Kind::Question || !chunks.range) return brief_of(chunks, info);
-  const ChunkRange& range = *chunks.range;
-  return range.is_one()
-             ? fmt::format("from the question on (chunk {})", range.first)
-             : fmt::format("from the question on (chunks {} to {})", range.first, range.last);
+  return fmt::format("from the question on ({})", chunks_text(chunks));
 }
 
 replay::Counted counted_in(const NumberChunks& chunks,

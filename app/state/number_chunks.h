@@ -28,11 +28,13 @@ struct NumberChunks {
   NumberScope::Kind kind = NumberScope::Kind::All;  // never Own
   bool chosen = false;                              // else the view's own
   std::optional<ChunkRange> range = {};             // none: all
+  // Of the range those whose queries are stored, where some between lack theirs.
+  std::vector<int> stored = {};
   bool operator==(const NumberChunks&) const = default;
 
-  std::string key() const;  // "all", "c12", "c12-15"
-  std::vector<int> list() const { return range ? range->list() : std::vector<int>(); }
-  bool has(int chunk) const { return !range || range->has(chunk); }
+  std::string key() const;  // "all", "c12", "c12-15", "c3,7"
+  std::vector<int> list() const;
+  bool has(int chunk) const;
   // The phase that the numbers are of: `shown`, that of the chunk shown, where the chunks have both.
   trace::Phase phase(const trace::TraceInfo& info, trace::Phase shown) const;
 };

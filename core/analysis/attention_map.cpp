@@ -224,6 +224,24 @@ AttentionStrip attention_strip(const session::TraceSession& session, int layer, 
   return strip;
 }
 
+namespace {
+
+// Whole cells of `step` queries, at most `block` queries at a time. A cell of which the trace lacks some
+// queries is left out.
+std::vector<std::pair<std::int64_t, std::int64_t>> blocks_of_queries(const trace::TraceInfo& info,
+                                                                     std::int64_t step,
+                                                                     std::int64_t block) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> blocks;
+  for (const trace::TokenRange& range : info.query_ranges()) {
+    const std::int64_t last = range.end == info.num_tokens ? range.end : range.end / step * step;
+    for (std::int64_t begin = (range.begin + step - 1) / step * step; begin < last; begin += block)
+      blocks.emplace_back(begin, std::min(begin + block, last));
+  }
+  return blocks;
+}
+
+}  // namespace
+
 AttentionMap attention_map(const session::TraceSession& session, int layer, int q_head,
                            int max_side, const WorkContext& context) {
   check_head(session, layer, q_head);
@@ -234,15 +252,16 @@ AttentionMap attention_map(const session::TraceSession& session, int layer, int 
   map.q_head = q_head;
   map.step = std::max<std::int64_t>((tokens + max_side - 1) / max_side, 1);
   const std::int64_t side = (tokens + map.step - 1) / map.step;
-  map.max = {side, side, std::vector<float>(side * side, kNoValue)};
+  const float nothing = session.info().query_offsets.empty() ? kNoValue : AttentionMap::kNotStored;
+  map.max = {side, side, std::vector<float>(side * side, nothing)};
   map.mean = map.max;
   std::atomic<std::int64_t> num_broken{0};
   // Whole rows of cells at a time, about 128 queries: a cancel is seen within some milliseconds.
   const std::int64_t block = std::max<std::int64_t>(128 / map.step, 1) * map.step;
-  for (std::int64_t begin = 0; begin < tokens; begin += block) {
+  for (const auto& queries : blocks_of_queries(session.info(), map.step, block)) {
+    const std::int64_t begin = queries.first, end = queries.second;
     context.cancel.throw_if_cancelled();
     context.report(begin, tokens, "queries");
-    const std::int64_t end = std::min(begin + block, tokens);
     const at::Tensor p = probabilities(session, layer, q_head, static_cast<std::int32_t>(begin),
                                        static_cast<std::int32_t>(end));
     const float* data = p.const_data_ptr<float>();

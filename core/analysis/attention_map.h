@@ -33,6 +33,8 @@ AttentionStrip attention_strip(const session::TraceSession& session, int layer, 
 // The whole T x T map reduced to at most `max_side` cells a side by maximum and by mean, without
 // ever holding the full map.
 struct AttentionMap {
+  static constexpr float kNotStored = -1;  // in place of NaN, where the trace lacks queries
+
   int layer = 0;
   int q_head = 0;
   std::int64_t step = 1;        // tokens per cell, both axes

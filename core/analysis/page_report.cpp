@@ -102,12 +102,20 @@ PageStep make_step(const replay::ReplayCell& cell, const std::vector<std::uint8_
   return step;
 }
 
-std::vector<PageStep> steps_of(const PageReport& report, const replay::ReplayResult& replay) {
+// None where a chunk between is missing: what was taken there, and what came back, is not known then.
+std::vector<PageStep> steps_of(const PageReport& report, const replay::ReplayResult& replay,
+                               const std::vector<trace::ChunkInfo>& chunks) {
   std::vector<PageStep> steps;
   std::vector<std::uint8_t> before, ever;
+  const auto of_phase = [&](const trace::ChunkInfo& chunk) {
+    return chunk.phase == report.span.phase;
+  };
+  auto next = std::find_if(chunks.begin(), chunks.end(), of_phase);
   for (const replay::ReplayCell& cell : replay.cells) {
-    if (cell.layer != report.layer || cell.span.phase != report.span.phase || cell.dense_reason)
-      continue;
+    if (cell.layer != report.layer || cell.span.phase != report.span.phase) continue;
+    if (next - chunks.begin() != cell.chunk) return {};
+    next = std::find_if(next + 1, chunks.end(), of_phase);
+    if (cell.dense_reason) continue;
     const auto now = pages_taken(cell.rows.at(static_cast<std::size_t>(report.row)),
                                  cell.span.begin, report.page_size);
     steps.push_back(make_step(cell, now, before, ever, steps.empty()));
@@ -145,7 +153,7 @@ PageReport page_report(const session::TraceSession& session, const selection::Me
   if (!at.dense_reason)
     judge(report, at.rows.at(static_cast<std::size_t>(report.row)),
           spec.traits().forced_page(report.span.begin, report.span.phase));
-  report.steps = steps_of(report, replay);
+  report.steps = steps_of(report, replay, session.info().chunks);
   for (const PageStep& step : report.steps)
     if (step.chunk == chunk)
       for (std::size_t page = 0; page < report.pages.size(); ++page)

@@ -36,7 +36,7 @@ struct PageScore {
   float bound = 0;                  // the largest over the chunk's rows
   float best = 0;                   // the largest true logit of its keys over the rows
   PageVerdict verdict = PageVerdict::Neither;
-  PageMove move = PageMove::Out;
+  std::optional<PageMove> move;  // none where the steps are not known
 
   bool taken() const {
     return verdict == PageVerdict::Hit || verdict == PageVerdict::Waste ||

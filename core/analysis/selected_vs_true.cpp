@@ -92,7 +92,7 @@ std::vector<SpanFate> span_fate(const session::TraceSession& session,
   for (const replay::ReplayCell& cell : result.cells) {
     context.cancel.throw_if_cancelled();
     const auto ranges = keys.ranges_in(cell.first_candidate, cell.end_of_candidates());
-    if (ranges.empty()) continue;
+    if (ranges.empty() || !session.info().has_queries(cell.chunk)) continue;
     const selection::Cell loaded = loaded_cell(session, cell);
     const at::Tensor mass = replay::row_mass(loaded, layout_of(loaded, result.q_heads_per_row));
     for (std::size_t row = 0; row < cell.rows.size(); ++row) {

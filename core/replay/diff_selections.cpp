@@ -89,6 +89,10 @@ ReplayResult cells_of(const DiffSide& side, int layer, const std::vector<int>& c
   return result;
 }
 
+std::string queries_text(const trace::TraceInfo& info) {
+  return info.query_offsets.empty() ? "all chunks" : trace::text_of_query_chunks(info);
+}
+
 const ReplayCell& cell_in(const ReplayResult& result, int chunk) {
   const auto found =
       std::lower_bound(result.cells.begin(), result.cells.end(), chunk,
@@ -114,12 +118,20 @@ Diff diff_selections(const DiffSide& a, const DiffSide& b, const DiffRequest& re
   diff.aligned_tokens = pairs.count;
   const std::vector<int> partners = paired_chunks(chunks, b.session.info().chunks, pairs);
   std::vector<int> chunks_a, chunks_b;
-  for (const int chunk : checked_chunks(a.session.info(), request.chunks, chunks.size()))
-    if (const int partner = partners[static_cast<std::size_t>(chunk)];
-        partner >= 0 && b.session.info().has_queries(partner)) {
-      chunks_a.push_back(chunk);
-      chunks_b.push_back(partner);
-    }
+  bool any_partner = false;
+  for (const int chunk : checked_chunks(a.session.info(), request.chunks, chunks.size())) {
+    const int partner = partners[static_cast<std::size_t>(chunk)];
+    any_partner |= partner >= 0;
+    if (partner < 0 || !b.session.info().has_queries(partner)) continue;
+    chunks_a.push_back(chunk);
+    chunks_b.push_back(partner);
+  }
+  if (chunks_a.empty() && any_partner)
+    throw input_error("A and B cannot be compared",
+                      fmt::format("A has the queries of {}, and B those of {}: none is of the "
+                                  "same tokens",
+                                  queries_text(a.session.info()), queries_text(b.session.info())),
+                      "name chunks that both have, or record with queries=all");
   if (chunks_a.empty()) return diff;
   std::int64_t done = 0;
   for (const int layer : layers) {

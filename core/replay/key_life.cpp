@@ -93,8 +93,15 @@ KeyLife key_life(const session::TraceSession& session, const ExplainRequest& req
   StageRuns runs(session, request.spec, request.layer, request.device, context);
   const auto num_chunks = static_cast<int>(session.info().chunks.size());
   const auto row = static_cast<std::size_t>(request.row);
+  // What is evicted is decided by all chunks before.
+  if (request.spec.traits().evicts())
+    trace::require_queries(session.info(), num_chunks, "the key cannot be followed");
   for (int c = 0; c < num_chunks; ++c) {
     context.cancel.throw_if_cancelled();
+    if (!session.info().has_queries(c)) {
+      life.chunks.emplace_back().state = KeyLife::State::Unknown;
+      continue;
+    }
     const CellRun run = runs.step(c, {.alternatives = false, .evidence = true, .mass = true});
     KeyLife::Chunk& chunk = life.chunks.emplace_back();
     chunk.state = state_of_key(run.selection, run.cell.kv_len(), request.row, request.key,

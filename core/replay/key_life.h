@@ -12,7 +12,8 @@ namespace kvloupe::replay {
 
 // What became of one key in one row, chunk by chunk.
 struct KeyLife {
-  enum class State { Unborn, Own, Kept, Lost, Evicted, Hidden };  // Own: of the chunk itself
+  // Own: of the chunk itself. Unknown: the trace lacks the chunk's queries.
+  enum class State { Unborn, Own, Kept, Lost, Evicted, Hidden, Unknown };
   struct Chunk {
     State state = State::Unborn;
     bool dense = false, forced = false;

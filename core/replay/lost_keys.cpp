@@ -68,6 +68,14 @@ class RowLosses {
                           regrets_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
+  // The trace lacks the queries of a chunk that begins there. What was dropped in it is not known, but that its
+  // own keys are first chosen from in the chunk after it.
+  void skip_chunk(std::int64_t begin) {
+    for (std::size_t key = 0; key < streaks_.size(); ++key) close(static_cast<std::int64_t>(key));
+    gap_ = begin;
+  }
+  void end_gap() { gap_ = 0; }
+
  private:
   static constexpr std::uint8_t kUnknown = kNumStages, kKept = kNumStages + 1;
 
@@ -93,9 +101,11 @@ class RowLosses {
     return causes;
   }
 
+  static constexpr int kNotYet = -1, kNotKnown = -2;
+
   // Chunks in a row in which the key was left out.
   struct Streak {
-    int dropped = -1, wanted = -1;
+    int dropped = kNotYet, wanted = kNotYet;
     double when_dropped = 0, when_wanted = 0, lost = 0;
   };
 
@@ -106,8 +116,8 @@ class RowLosses {
     }
     Streak& streak = streaks_[static_cast<std::size_t>(key)];
     streak.lost += mass;
-    if (streak.dropped < 0) {
-      streak.dropped = chunk;
+    if (streak.dropped == kNotYet) {
+      streak.dropped = key < gap_ ? kNotKnown : chunk;
       streak.when_dropped = mass;
     } else if (counted && (streak.wanted < 0 || mass > streak.when_wanted)) {
       streak.wanted = chunk;
@@ -117,7 +127,7 @@ class RowLosses {
 
   void close(std::int64_t key) {
     Streak& streak = streaks_[static_cast<std::size_t>(key)];
-    if (streak.wanted >= 0 && streak.when_wanted > streak.when_dropped)
+    if (streak.dropped >= 0 && streak.wanted >= 0 && streak.when_wanted > streak.when_dropped)
       regrets_.push_back({layer_, row_, key, streak.dropped, streak.wanted, streak.when_dropped,
                           streak.when_wanted, streak.lost});
     streak = {};
@@ -126,6 +136,7 @@ class RowLosses {
   const LostKeysRequest& request_;
   int layer_, row_;
   std::vector<Streak> streaks_;
+  std::int64_t gap_ = 0;  // of keys before it, what the chunk before did is not known
   std::array<std::vector<LostKey>, kNumStages + 1> keys_;  // by cause, last those without
   std::vector<Regret> regrets_;
 };
@@ -187,12 +198,16 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
       context.report(++done, total, "looking for lost keys");
       const bool wanted = std::binary_search(followed.begin(), followed.end(), chunk);
       const bool counted = std::binary_search(chunks.begin(), chunks.end(), chunk);
+      if (!session.info().has_queries(chunk))
+        for (RowLosses& row : rows)
+          row.skip_chunk(session.info().chunks[static_cast<std::size_t>(chunk)].begin);
       if (!wanted && !needs_all) continue;
       const CellRun run = cells.step(chunk, wanted);
       const bool may_lose = !request.method.known() || !cells.stages.empty();
       if (wanted && may_lose && run.selection.chooses_keys())
         for (RowLosses& row : rows)
           row.add(run, cells.stages, result.layout.q_heads_per_row, counted, sums);
+      for (RowLosses& row : rows) row.end_gap();
     }
     for (RowLosses& row : rows) row.finish(result);
     result.all.add(sums);

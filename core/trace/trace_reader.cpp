@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/trace/hdf5/hdf5.h"
 #include "core/trace/load/trace_load.h"
+#include "core/trace/queries_note.h"
 #include "core/trace/runs/sidecar.h"
 
 #include <fmt/format.h>
@@ -81,10 +82,8 @@ h5::Handle open_trace(const fs::path& path) {
 
 // No damage: what goes over all chunks passes over those without queries, and this is where it is said.
 void add_queries_warning(TraceInfo& info) {
-  if (info.query_offsets.empty()) return;
-  info.warnings.push_back(fmt::format(
-      "queries are stored of {} alone, of {}: what is computed from queries is of these",
-      text_of_query_chunks(info), info.chunks.size()));
+  if (std::string note = queries_note(info); !note.empty())
+    info.warnings.push_back(std::move(note));
 }
 
 // No damage: layer_types says less than the attributes of a layer, which decide.

@@ -108,11 +108,10 @@ std::string text_of_query_chunks(const TraceInfo& info) {
 }
 
 Error lacks_queries(const TraceInfo& info, int chunk) {
-  return input_error(
-      fmt::format("chunk {} cannot be computed", chunk),
-      fmt::format("its queries are not in the trace, which has those of {} alone",
-                  text_of_query_chunks(info)),
-      "name chunks that have them, by --chunk or --scope-chunks, or record again with queries=all");
+  return input_error(fmt::format("chunk {} cannot be computed", chunk),
+                     fmt::format("its queries are not in the trace, which has those of {} alone",
+                                 text_of_query_chunks(info)),
+                     "choose one of these chunks, or record again with queries=all");
 }
 
 void require_queries(const TraceInfo& info, int num_chunks, const std::string& what) {

@@ -255,8 +255,8 @@ class Program(unittest.TestCase):
         path = some("1-2")
         for command in (("select", path, "--method", QUOKA, "--chunk", 3), ("compare", path, "--method", QUOKA, "--scope-chunks", "1,3"),
                         ("explain", path, "--method", QUOKA, "--worst", 3, "--chunk", 3), ("latency", path, "--method", QUOKA, "--chunk", 3)):
-            self.assertEqual(refused(*command), "error: chunk 3 cannot be computed; its queries are not in the trace, which has those of chunks 1 to 2 alone; name chunks "
-                                                "that have them, by --chunk or --scope-chunks, or record again with queries=all")
+            self.assertEqual(refused(*command), "error: chunk 3 cannot be computed; its queries are not in the trace, which has those of chunks 1 to 2 alone; "
+                                                "choose one of these chunks, or record again with queries=all")
         for command, what in ((("select", path, "--method", "h2o:budget_tokens=8"), "h2o cannot be replayed"), (("select", path, "--method", QUOKA, "--save"), "the run cannot be saved"),
                               (("explain", path, "--method", "h2o:budget_tokens=8", "--worst", 3), "what h2o lost is not known"),
                               (("select", path, "--method", QUOKA, "--chunk-size", 8), "the prompt cannot be cut into other chunks"),
@@ -274,7 +274,7 @@ class Program(unittest.TestCase):
                     drawn.append(re.sub("<desc>.*</desc>", "", figure.read_text()))  # which names the place
                 self.assertEqual(*drawn)
                 last = refused("export", some(name), "--view", view, "--goto", "chunk=0", "--svg", figure)
-                self.assertRegex(last, "^error: .*; chunk 0 cannot be computed; its queries are not in the trace, .*; name chunks")
+                self.assertRegex(last, "^error: .*; chunk 0 cannot be computed; its queries are not in the trace, .*; choose one of these chunks")
 
     def test_a_map_has_the_chunks_at_their_places(self):
         """Of those without queries it says nothing, and the others are as in the whole trace."""

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/trace/check/validate.h"
+#include "core/trace/queries_note.h"
 #include "core/trace/trace_writer.h"
 #include "core/trace/write/part_file.h"
 
@@ -261,6 +262,8 @@ Repair repair_trace(const fs::path& damaged, const fs::path& clean, bool overwri
   const TraceReader reader(damaged);
   Repair repair;
   repair.left_out = reader.info().warnings;
+  // The original lacked them: the copy lacks nothing that it had.
+  std::erase(repair.left_out, queries_note(reader.info()));
   const Plan plan = make_plan(reader, context, repair.left_out);
 
   // Under a name of its own until it is proved: an older file at `clean` is not lost for nothing.

@@ -42,6 +42,10 @@ MeasuredRunQuestion::Answer MeasuredRunQuestion::work(Steps& steps) const {
   if (!sets->cells.empty() && !sets->cells.front().lane_counts.empty())
     return run_method(place, method, {place.layer}, {}, true, false, steps.context);
   replay::ReplayResult measured = *sets;
+  // The sets may be recorded of all chunks, and the attention that they keep be known of some.
+  std::erase_if(measured.cells, [&](const replay::ReplayCell& cell) {
+    return !place.info().has_queries(cell.chunk);
+  });
   engine().add_metrics(*place.trace->session, measured, {true, false}, steps.context, place.device);
   return measured;
 }

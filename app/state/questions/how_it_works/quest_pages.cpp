@@ -53,7 +53,7 @@ Table table(Workspace& workspace) {
     const PageScore& page = r.pages[i];
     table.rows.push_back({"page", r.chunk, i, page.begin, page.end, page.bound, page.best,
                           page.looseness(), chosen ? Cell(analysis::name_of(page.verdict)) : none,
-                          chosen ? Cell(analysis::name_of(page.move)) : none,
+                          chosen && page.move ? Cell(analysis::name_of(*page.move)) : none,
                           chosen ? Cell(page.taken()) : none, none, none, none});
   }
   for (const PageStep& step : r.steps)

@@ -56,7 +56,7 @@ TrueKeysQuestion::Answer TrueKeysQuestion::work(Steps& steps) const {
     const replay::ReplayCell* cell =
         smaller(of_a, static_cast<std::size_t>(row_a), run_b->find(place.layer, chunk),
                 static_cast<std::size_t>(row_b));
-    if (cell == nullptr) continue;
+    if (cell == nullptr || !place.info().has_queries(chunk)) continue;
     const bool is_a = cell == of_a;
     const int row = is_a ? row_a : row_b;
     const analysis::SelectedVsTrue ranked = engine().selected_vs_true(

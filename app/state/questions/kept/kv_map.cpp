@@ -158,12 +158,10 @@ std::optional<KeptOfSpan> kept_of_span(const KvMapQuestion::Answer& answer, cons
 RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
   const auto run = steps.need(MeasuredRunQuestion{place, method});
   const auto row = static_cast<std::size_t>(row_of(place, *run));
-  Answer recall;
-  for (const replay::ReplayCell& cell : run->cells) {
-    recall.resize(static_cast<std::size_t>(cell.chunk) + 1,
-                  std::numeric_limits<double>::quiet_NaN());
-    if (row < cell.metrics.size()) recall.back() = cell.metrics[row].mass_recall;
-  }
+  Answer recall(place.info().chunks.size(), std::numeric_limits<double>::quiet_NaN());
+  for (const replay::ReplayCell& cell : run->cells)
+    if (row < cell.metrics.size())
+      recall.at(static_cast<std::size_t>(cell.chunk)) = cell.metrics[row].mass_recall;
   return recall;
 }
 

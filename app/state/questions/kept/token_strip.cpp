@@ -19,6 +19,8 @@ std::string problem_of_one(Workspace& workspace, const Drawn& one) {
   const auto map = workspace.ask(KvMapQuestion{one.place, one.method});
   const auto verdicts = workspace.ask(SelectedVsTrueQuestion{one.place, one.method});
   const std::string problem = problem_of(map);
+  if (map && !map->map.knows(static_cast<std::size_t>(one.place.chunk)))
+    return trace::lacks_queries(one.place.info(), one.place.chunk).what();
   // The map says most of it: the verdicts may fail.
   return problem.empty() && verdicts.state == ResultState::Loading ? problem_of(verdicts) : problem;
 }

@@ -217,6 +217,7 @@ std::string words_of(replay::KeyLife::State state, bool dense) {
     case State::Lost: return "lost";
     case State::Evicted: return "evicted before";
     case State::Hidden: return "hidden by the layer\u2019s window";
+    case State::Unknown: return "not known: the trace lacks the chunk\u2019s queries";
   }
   return "";
 }

@@ -266,6 +266,9 @@ std::string sentence_of(const MissQuestion& question, const MissQuestion::Answer
   const std::string where = fmt::format(
       "At {}, layer {}, {}", chunk_name(place.info(), place.chunk), place.layer, answer.row_name);
   const MissQuestion::Chunk& chunk = answer.chunks.at(static_cast<std::size_t>(place.chunk));
+  if (!place.info().has_queries(place.chunk))
+    return fmt::format("{}: the trace lacks the chunk's queries, so nothing is known of {}.", where,
+                       name);
   if (chunk.total == 0)
     return fmt::format("{}: {} does not lie before it, so nothing was decided about it.", where,
                        name);
