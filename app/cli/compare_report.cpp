@@ -151,7 +151,7 @@ ordered_json json_of(const ComparedTrace& trace) {
                     {"begin", trace.span->begin},
                     {"end", trace.span->end},
                     {"from_chunk", trace.span_from_chunk}};
-  if (!trace.query_chunks.empty()) json["query_chunks"] = trace.query_chunks;
+  if (trace.query_chunks) json["query_chunks"] = *trace.query_chunks;
   return json;
 }
 

@@ -19,8 +19,8 @@ struct ComparedTrace {
   replay::Comparison comparison;
   // What is counted there, in words: "the chunks 12 to 15"; empty: all chunks.
   std::string chunks;
-  // Those that have queries, where some lack theirs.
-  std::vector<int> query_chunks;
+  // Chunks whose queries are stored; none: all are.
+  std::optional<std::vector<int>> query_chunks;
   // Whose keys span_kept is of, and from which chunk on.
   std::optional<trace::TokenSpan> span;
   int span_from_chunk = 0;

@@ -115,7 +115,6 @@ ordered_json info_json(const session::TraceSession& session) {
                     {"probe", probe},
                     {"speed", speed_json(info.speed)},
                     {"memory", memory_json(session)}};
-  // Where some lack theirs.
   if (!info.query_offsets.empty()) json["query_chunks"] = info.chunks_with_queries();
   return json;
 }

@@ -3,6 +3,7 @@
 #include "app/cli/json_text.h"
 #include "app/cli/lost_keys_text.h"
 #include "app/cli/table_json.h"
+#include "core/base/error.h"
 #include "core/base/printable.h"
 
 #include <fmt/format.h>
@@ -108,6 +109,7 @@ Table span_heads_table(const SpanLoss& loss) {
 }
 
 std::string span_loss_json(const SpanLoss& loss, const session::TraceSession& session) {
+  KVLOUPE_CHECK(loss.span.keys.ranges().size() == 1);  // as --span names it
   const SpanLoss::Sums sums = loss.sums();
   ordered_json json{{"method", loss.method.text},
                     {"span",

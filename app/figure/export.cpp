@@ -116,13 +116,20 @@ auto drawn(state::Workspace& workspace, const ExportRequest& request, const Page
   return side_by_side({std::move(figure), draw_legend(legend, below)}, 1);
 }
 
+// Those whose queries are stored.
+std::vector<int> chunks_of(const trace::TraceInfo& info) {
+  std::vector<int> chunks = info.chunks_with_queries();
+  if (chunks.empty()) throw trace::lacks_queries(info, 0);
+  return chunks;
+}
+
 template <typename Writer>
 std::string animation(state::Workspace& workspace, const ExportRequest& request,
                       const CancelToken& cancel) {
   constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
   Writer writer;
   const int here = workspace.place().chunk;
-  const std::vector<int> chunks = workspace.place().info().chunks_with_queries();
+  const std::vector<int> chunks = chunks_of(workspace.place().info());
   for (const int chunk : chunks) {
     workspace.cursor.set_chunk(chunk);
     writer.add(draw_view(workspace, request, cancel), chunk < chunks.back() ? kFrame : kLastFrame);
@@ -206,7 +213,7 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 std::vector<Output> files_of(const std::vector<Output>& outputs, state::Workspace& workspace) {
   std::vector<Output> files;
   const state::Place& place = workspace.place();
-  const auto chunks = place.empty() ? std::vector<int>() : place.info().chunks_with_queries();
+  const auto chunks = place.empty() ? std::vector<int>() : chunks_of(place.info());
   for (const Output& output : outputs) {
     if (!output.each_chunk) files.push_back(output);
     if (output.each_chunk && place.empty())
@@ -310,7 +317,7 @@ void export_all_chunks(const ExportRequest& request) {
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
   state::Table all;
-  for (const int chunk : workspace.place().info().chunks_with_queries()) {
+  for (const int chunk : chunks_of(workspace.place().info())) {
     workspace.cursor.set_chunk(chunk);
     settle(workspace, view, interrupt_token());
     append_chunk(view.table(workspace), chunk, all);

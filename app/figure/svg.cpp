@@ -173,7 +173,8 @@ class SvgWriter {
 
   std::string shape_text(const Picture& picture) {
     const float width = picture.box.right - picture.box.left;
-    map_pixels_ = std::max(map_pixels_, static_cast<float>(picture.image.width) / width);
+    if (width > 0)
+      map_pixels_ = std::max(map_pixels_, static_cast<float>(picture.image.width) / width);
     return fmt::format(
         "<image{} preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
         "href=\"data:image/png;base64,{}\"/>\n",

@@ -117,11 +117,16 @@ class QuestPagesPanel final : public Panel {
     const float right = ImGui::GetContentRegionAvail().y;
     heading_ui(context, "Along the text", "from the best logit (dot) to the bound (cap)");
     const float title = ImGui::GetTextLineHeightWithSpacing();
-    if (!has_steps && !result->report.dense_reason)
-      widgets::text_wrapped(
-          context.palette.muted,
-          "Which pages stay from chunk to chunk is not known: some chunks are not recorded.");
-    bound_strip_ui(context, result, {-1, has_steps ? right * 0.38F - title : -1});
+    const PageReport& r = result->report;
+    const bool no_moves = !r.dense_reason && !r.pages.empty() && !r.pages.front().move;
+    if (no_moves)
+      widgets::text_wrapped(context.palette.muted,
+                            "Which pages stay from chunk to chunk is not known: the queries of "
+                            "some chunks before are not stored.");
+    bound_strip_ui(context, result,
+                   {-1, has_steps  ? right * 0.38F - title
+                        : no_moves ? -1
+                                   : right - title});
     if (has_steps) steps_ui(context, result);
     ImGui::EndChild();
   }

@@ -56,6 +56,7 @@ void by_command_ui(DrawContext& context, const ReadResults& results, const Resul
 void under_way_ui(DrawContext& context) {
   state::SampleRecording& recording = context.workspace.results.recording;
   widgets::text_wrapped(context.palette.accent, recording.words());
+  if (recording.ending()) return;
   widgets::text_wrapped(context.palette.muted,
                         "It goes on in the background. Closing the results or the window ends it.");
   if (ImGui::Button("Cancel")) recording.cancel();

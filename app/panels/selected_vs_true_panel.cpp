@@ -293,8 +293,7 @@ class SelectedVsTruePanel final : public Panel {
       ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
                              widgets::with_alpha(context.palette.text, 0.14F));
     ImGui::TableNextColumn();
-    if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(),
-                          place.keys.first() == key.position,
+    if (ImGui::Selectable(format_count(key.true_rank + 1).c_str(), place.has_key(key.position),
                           ImGuiSelectableFlags_SpanAllColumns) &&
         !listed.stale)
       context.workspace.cursor.set_keys(key.position, key.position + 1);

@@ -491,10 +491,9 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
     mark(span.begin, span.end, state::readable_name(span.name),
          needle ? context.palette.text : context.palette.muted, lines && needle);
   }
-  const std::vector<trace::TokenRange>& chosen = place.keys.ranges();
-  const std::size_t named = labels.size();
-  for (const trace::TokenRange& range : chosen)  // the name once
-    mark(range.begin, range.end, labels.size() == named ? "selected" : "", context.palette.text,
+  const auto& chosen = place.keys.ranges();
+  for (const std::size_t named = labels.size(); const auto& [begin, end] : chosen)  // the name once
+    mark(begin, end, labels.size() == named ? "selected" : "", context.palette.text,
          lines && chosen.size() <= kMostEdged);
   draw->PopClipRect();
 }

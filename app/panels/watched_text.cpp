@@ -94,13 +94,23 @@ void tokens_ui(DrawContext& context, const Place& place, const trace::KeySet& ke
 
 }  // namespace
 
+namespace {
+
+std::string words_of_tokens(const trace::KeySet& keys) {
+  return keys.ranges().size() > 1
+             ? state::keys_words(keys)
+             : state::range_words("token", "tokens", keys.first(), keys.bound());
+}
+
+}  // namespace
+
 void watched_text_ui(DrawContext& context, const Place& place, const state::WatchedKey& watched) {
   const auto span = state::watched_keys(place);
   if (!span) return;
   const std::int32_t key = watched.position;
   tokens_ui(context, place, span->keys, range_of(place, span->keys, key), key);
   std::string where = key < 0
-                          ? state::keys_words(span->keys)
+                          ? words_of_tokens(span->keys)
                           : fmt::format("key {}, {}", format_count(key),
                                         chunk_name(place.info(), place.info().chunk_of_token(key)));
   if (!watched.note.empty())

@@ -11,9 +11,13 @@ namespace kvloupe::state {
 
 bool is_picked(const std::string& name) { return name.ends_with(kPickedKeys); }
 
+std::string picked_words(std::int64_t count) {
+  return count == 1 ? "1 picked key" : format_count(count) + kPickedKeys;
+}
+
 std::string keys_of(const std::string& name, std::int64_t total) {
   constexpr std::string_view kNameless = "keys ";
-  if (is_picked(name)) return "the " + format_count(total) + kPickedKeys;
+  if (is_picked(name)) return "the " + picked_words(total);
   if (name.starts_with(kNameless))
     return fmt::format("the {} keys from {}", total, name.substr(kNameless.size()));
   return fmt::format("{}'s {} keys", name, total);
@@ -22,7 +26,7 @@ std::string keys_of(const std::string& name, std::int64_t total) {
 namespace {
 
 std::string name_of_one(const std::string& name) {
-  return is_picked(name) ? "1 picked key" : name;  // of several, the only one that is there
+  return is_picked(name) ? picked_words(1) : name;  // of several, the only one that is there
 }
 
 }  // namespace

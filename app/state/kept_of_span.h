@@ -18,6 +18,8 @@ struct KeptOfSpan {
 std::string keys_of(const std::string& name, std::int64_t total);
 // Whether keys here and there are called so: they have no name but their number.
 bool is_picked(const std::string& name);
+// "12 picked keys"
+std::string picked_words(std::int64_t count);
 
 // "19 of needle's 22 keys are kept", "key 412 is lost".
 std::string words_of(const KeptOfSpan& kept);

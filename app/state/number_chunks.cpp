@@ -4,6 +4,7 @@
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 #include "core/replay/span_kept.h"
+#include "core/trace/queries_note.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,9 +22,9 @@ int last_chunk(const trace::TraceInfo& info) {
   return std::max(0, static_cast<int>(info.chunks.size()) - 1);
 }
 
-// "chunk 12", "chunks 12 to 15", "chunks 3, 7"
+// "chunk 12", "chunks 12 to 15", "chunks 3 to 5, 7"
 std::string chunks_text(const NumberChunks& chunks) {
-  if (!chunks.stored.empty()) return fmt::format("chunks {}", fmt::join(chunks.stored, ", "));
+  if (!chunks.stored.empty()) return trace::text_of_chunks(chunks.stored);
   const ChunkRange& range = *chunks.range;
   return range.is_one() ? fmt::format("chunk {}", range.first)
                         : fmt::format("chunks {} to {}", range.first, range.last);
@@ -32,7 +33,7 @@ std::string chunks_text(const NumberChunks& chunks) {
 // A trace may have the queries of some chunks only: numbers are of these. Where it has none, what is asked
 // refuses.
 void keep_stored(const trace::TraceInfo& info, NumberChunks& chunks) {
-  if (!chunks.range || info.query_offsets.empty()) return;
+  if (!chunks.range || info.query_offsets.empty() || info.chunks.empty()) return;
   const std::vector<int> stored = trace::with_queries(info, chunks.range->list());
   chunks.range = {stored.front(), stored.back()};
   if (stored != chunks.range->list()) chunks.stored = stored;
@@ -96,7 +97,7 @@ NumberChunks number_chunks(const Workspace& workspace, Kind own) {
 }
 
 std::string brief_of(const NumberChunks& chunks, const trace::TraceInfo& info) {
-  if (!chunks.range) return "all chunks";
+  if (!chunks.range) return info.query_offsets.empty() ? "all chunks" : "all stored chunks";
   if (chunks.kind == Kind::Question) return "from the question on";
   return chunks.range->is_one() ? chunk_name(info, chunks.range->first) : chunks_text(chunks);
 }

@@ -131,7 +131,7 @@ void OpenResults::record(const std::string& id) {
 void OpenResults::begin_frame() {
   const auto ended = recording.poll();
   // Of another file nobody waits for it any more.
-  if (!ended || !ready_ || ended->results != ready_->file.path) return;
+  if (!ended || !ready_ || ended->results != path_) return;
   const bool failed = !ended->problem.empty();
   if (!ended->trace.empty()) open(ended->results);
   if (!on_message) return;

@@ -226,16 +226,23 @@ AttentionStrip attention_strip(const session::TraceSession& session, int layer, 
 
 namespace {
 
-// Whole cells of `step` queries, at most `block` queries at a time. A cell of which the trace lacks some
-// queries is left out.
+// Cells of `step` queries, at most `block` queries at a time. A cell of which the trace lacks some queries is
+// of the first of those that it has.
 std::vector<std::pair<std::int64_t, std::int64_t>> blocks_of_queries(const trace::TraceInfo& info,
                                                                      std::int64_t step,
                                                                      std::int64_t block) {
   std::vector<std::pair<std::int64_t, std::int64_t>> blocks;
+  std::int64_t next = 0;  // the first query whose cell is not filled yet
+  const auto cell_end = [&](std::int64_t query) { return query / step * step + step; };
   for (const trace::TokenRange& range : info.query_ranges()) {
-    const std::int64_t last = range.end == info.num_tokens ? range.end : range.end / step * step;
-    for (std::int64_t begin = (range.begin + step - 1) / step * step; begin < last; begin += block)
-      blocks.emplace_back(begin, std::min(begin + block, last));
+    std::int64_t begin = std::max<std::int64_t>(range.begin, next);
+    while (begin < range.end) {
+      const std::int64_t most = begin % step == 0 ? begin + block : cell_end(begin);
+      const std::int64_t end = std::min<std::int64_t>(most, range.end);
+      blocks.emplace_back(begin, end);
+      begin = end;
+    }
+    next = std::max(next, cell_end(range.end - 1));
   }
   return blocks;
 }

@@ -102,7 +102,7 @@ PageStep make_step(const replay::ReplayCell& cell, const std::vector<std::uint8_
   return step;
 }
 
-// None where a chunk between is missing: what was taken there, and what came back, is not known then.
+// Up to the first chunk that is missing: what was taken there, and what comes back after it, is not known.
 std::vector<PageStep> steps_of(const PageReport& report, const replay::ReplayResult& replay,
                                const std::vector<trace::ChunkInfo>& chunks) {
   std::vector<PageStep> steps;
@@ -113,7 +113,7 @@ std::vector<PageStep> steps_of(const PageReport& report, const replay::ReplayRes
   auto next = std::find_if(chunks.begin(), chunks.end(), of_phase);
   for (const replay::ReplayCell& cell : replay.cells) {
     if (cell.layer != report.layer || cell.span.phase != report.span.phase) continue;
-    if (next - chunks.begin() != cell.chunk) return {};
+    if (next - chunks.begin() != cell.chunk) break;
     next = std::find_if(next + 1, chunks.end(), of_phase);
     if (cell.dense_reason) continue;
     const auto now = pages_taken(cell.rows.at(static_cast<std::size_t>(report.row)),

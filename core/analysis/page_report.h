@@ -36,7 +36,7 @@ struct PageScore {
   float bound = 0;                  // the largest over the chunk's rows
   float best = 0;                   // the largest true logit of its keys over the rows
   PageVerdict verdict = PageVerdict::Neither;
-  std::optional<PageMove> move;  // none where the steps are not known
+  std::optional<PageMove> move;  // none where a chunk before is missing
 
   bool taken() const {
     return verdict == PageVerdict::Hit || verdict == PageVerdict::Waste ||

@@ -24,7 +24,8 @@ struct LostKeysRequest {
   std::vector<int> layers;  // empty: all captured
   std::vector<int> chunks;  // empty: all
   // For regrets keys are followed through all chunks up to the last of `chunks`, and those wanted in `chunks`
-  // are listed. Else a key counts as dropped in the first of `chunks` that left it out.
+  // are listed. Else a key counts as dropped in the first of `chunks` that left it out,
+  // unless the queries of the chunk before it are not stored: then nobody knows where it was dropped.
   bool regrets_from_all_chunks = false;
   std::optional<trace::NamedKeys> span;  // keys of this alone
   std::size_t count =

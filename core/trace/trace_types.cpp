@@ -95,16 +95,7 @@ void TraceInfo::cut_query_offsets() {
 
 std::string text_of_query_chunks(const TraceInfo& info) {
   const std::vector<int> chunks = info.chunks_with_queries();
-  if (chunks.empty()) return "no chunk";
-  std::string text = chunks.size() == 1 ? "chunk " : "chunks ";
-  for (std::size_t first = 0, end = 0; first < chunks.size(); first = end) {
-    for (end = first + 1; end < chunks.size() && chunks[end] == chunks[end - 1] + 1; ++end) {
-    }
-    if (first > 0) text += ", ";
-    text += std::to_string(chunks[first]);
-    if (end - first > 1) text += fmt::format(" to {}", chunks[end - 1]);
-  }
-  return text;
+  return chunks.empty() ? "no chunk" : text_of_chunks(chunks);
 }
 
 Error lacks_queries(const TraceInfo& info, int chunk) {

@@ -108,7 +108,7 @@ TEST_F(SomeQueries, AreRefusedWhereThereAreNone) {
   const auto& chunks = reader.info().chunks;
   EXPECT_THAT(refusal(reader, chunks[2].begin, chunks[2].end()),
               HasSubstr("chunk 2 cannot be computed; its queries are not in the trace, which has "
-                        "those of chunks 1, 3 to 4 alone; name chunks"));
+                        "those of chunks 1, 3 to 4 alone; choose one"));
   EXPECT_THAT(refusal(reader, chunks[1].begin, chunks[3].end()), HasSubstr("chunk 2"));
   EXPECT_THAT(refusal(reader, chunks[1].end() - 1, chunks[1].end() + 1), HasSubstr("chunk 2"));
   EXPECT_THAT(refusal(reader, 0, reader.info().num_tokens), HasSubstr("chunk 0"));

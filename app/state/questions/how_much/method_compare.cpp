@@ -34,7 +34,7 @@ const char* name_of(replay::CellChoice cells) {
 // Where no chunks are chosen the span's share is from the question on all the same.
 std::string counted_key(const NumberChunks& chunks) { return chunks.chosen ? chunks.key() : ""; }
 // A single key is the miss inspector's, and changes with every click.
-std::optional<trace::NamedKeys> watched_span(Place place) {
+std::optional<trace::NamedKeys> watched_several(Place place) {
   if (place.keys.size() == 1) place.keys = {};
   return watched_keys(place);
 }
@@ -310,7 +310,7 @@ MethodCompareQuestion method_compare_question(const Workspace& workspace) {
   if (workspace.option(kViewId, "cells") == name_of(replay::CellChoice::Own))
     question.cells = replay::CellChoice::Own;
   if (question.place.empty()) return question;
-  question.watched = watched_span(question.place);
+  question.watched = watched_several(question.place);
   question.chunks = number_chunks(workspace);
   if (takes_catalogue(workspace)) {
     question.catalogue = catalogue_values(workspace.method(Slot::A), question.place.info());

@@ -62,8 +62,7 @@ std::string keys(std::int64_t count) {
 // "22 keys of needle", "12 picked keys"
 std::string watched(std::int64_t count, const Place& place) {
   const std::string name = watched_words(place);
-  return is_picked(name) ? format_count(count) + kPickedKeys
-                         : fmt::format("{} of {}", keys(count), name);
+  return is_picked(name) ? picked_words(count) : fmt::format("{} of {}", keys(count), name);
 }
 
 std::vector<MissQuestion::Bar> bars_of(const std::vector<MissQuestion::Chunk>& chunks) {

@@ -76,7 +76,7 @@ class _Wanted:
         else:
             with _whole_or_none(self.path):
                 recorder.record(self.path, self.text, self.missing, self.spans)
-            self._check_tokens()
+                self._check_tokens()
         for method in ("dense", *self.missing):
             self._records[method]["trace"] = self._name
 
@@ -85,7 +85,7 @@ class _Wanted:
         with open_trace(self.path) as trace:
             recorded = trace.num_tokens
         if expected not in (None, recorded):
-            raise KvloupeError(f"{self.path} is not what the model read", f"it has {recorded:,} tokens, and the sample {expected:,}",
+            raise KvloupeError("the trace would not be what the model read", f"it has {recorded:,} tokens, and the sample {expected:,}",
                                "report this with the model and the task")
 
 
