@@ -2,6 +2,7 @@
 #include "core/trace/trace_types.h"
 
 #include "core/trace/fields/trace_names.h"
+#include "core/trace/queries_note.h"
 
 #include <fmt/format.h>
 
