@@ -241,7 +241,7 @@ RowBudgets span_budgets(const session::TraceSession& session, const selection::M
                         int layer, const std::vector<int>& chunks, const trace::KeySet& keys,
                         const std::string& device, const WorkContext& context) {
   SpanTrials trials(session, spec, layer, chunks, keys, device, context);
-  const selection::Traits traits = spec.traits();
+  const selection::Traits& traits = spec.traits();
   RowBudgets budgets;
   budgets.exact = traits.grows_with_budget;
   const std::size_t rows = trials.keeping(trials.most()).size();
