@@ -256,6 +256,22 @@ TEST_F(ResultsRecording, AnotherFileEndsIt) {
   EXPECT_THAT(said_, IsEmpty());
 }
 
+// Its file is not opened again over the one that was asked for since.
+TEST_F(ResultsRecording, OneThatEndsWhileAnotherFileIsReadChangesNothing) {
+  record();
+  const std::string other = copy_of_results("other.h5");
+  workspace_.results.open(other);
+  go_on();
+  ASSERT_TRUE(until([&] {
+    workspace_.results.begin_frame();  // what was read is not taken yet
+    return !workspace_.results.recording.running();
+  }));
+  EXPECT_EQ(workspace_.results.path(), other);
+  test::settle(workspace_);
+  EXPECT_EQ(workspace_.results.ready()->file.path, other);
+  EXPECT_THAT(said_, IsEmpty());
+}
+
 TEST_F(ResultsRecording, AFileThatCannotBeOpenedDoesNotEndIt) {
   record();
   workspace_.results.open((folder_ / "none.h5").string());
