@@ -213,14 +213,15 @@ void append_chunk(state::Table table, int chunk, state::Table& all) {
 std::vector<Output> files_of(const std::vector<Output>& outputs, state::Workspace& workspace) {
   std::vector<Output> files;
   const state::Place& place = workspace.place();
-  const auto chunks = place.empty() ? std::vector<int>() : chunks_of(place.info());
   for (const Output& output : outputs) {
-    if (!output.each_chunk) files.push_back(output);
-    if (output.each_chunk && place.empty())
+    if (!output.each_chunk) {
+      files.push_back(output);
+      continue;
+    }
+    if (place.empty())
       throw usage_error("--frames chunks does not go with this view", "it shows no trace",
                         "leave it out");
-    if (!output.each_chunk) continue;
-    for (const int chunk : chunks)
+    for (const int chunk : chunks_of(place.info()))
       files.push_back({output.format, numbered(output.file, chunk), true, chunk});
   }
   return files;

@@ -98,8 +98,8 @@ class SvgWriter {
     // single kept keys; here it takes their mean.
     if (map_pixels_ > 1)
       css += fmt::format(
-          "@media (max-resolution:{:.1f}dppx){{image{{image-rendering:auto!important}}}}\n",
-          map_pixels_ + 0.9F);
+          "@media (max-resolution:{:.2f}dppx){{image{{image-rendering:auto!important}}}}\n",
+          map_pixels_);
     for (std::size_t i = 0; i < faces_.size(); ++i)
       css += fmt::format(".{}f{}{{font-family:'{}',{};font-weight:{}}}\n", prefix_, i,
                          escaped(faces_[i].family()),

@@ -219,7 +219,7 @@ void GeometryPlot::place(const Geometry& result, const Spec& spec, const At& at,
   for (const auto& key : points.keys) canvas.keys.push_back(at(key));
   for (const std::int32_t key : watched_beside(result))
     canvas.watched.emplace_back(key, at(points.every_key[static_cast<std::size_t>(key)]));
-  if (spec.lasso)
+  if (spec.lasso && ImGui::IsMouseReleased(ImGuiMouseButton_Left))  // it may be closed now
     for (const auto& key : points.every_key) canvas.every_key.push_back(at(key));
 }
 

@@ -67,7 +67,7 @@ class GeometryPlot {
     std::vector<ImVec2> queries, keys, means;
     // Those of the watched keys that are not among the keys, by position.
     std::vector<std::pair<std::int32_t, ImVec2>> watched;
-    std::vector<ImVec2> every_key;  // for the lasso, by position
+    std::vector<ImVec2> every_key;  // by position, when a lasso is closed
     // Three components: from 0, far away, to 1. Else empty.
     std::vector<float> query_depth, key_depth;
     std::vector<Circle> titles;  // where numbers and titles of the axes may stand

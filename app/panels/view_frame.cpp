@@ -423,8 +423,7 @@ std::string token_line(const state::Place& place, std::int32_t position) {
 
 namespace {
 
-// More lines than that would hide what they stand beside.
-constexpr std::size_t kMostEdged = 24;
+constexpr std::size_t kMostEdged = 24;  // lines of more ranges would hide what is beside them
 
 // Beside the columns of a narrow span, not over them, and fainter.
 void edges_ui(ImU32 color, float left, float right, float faint = 0.4F) {

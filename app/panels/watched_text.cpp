@@ -92,10 +92,6 @@ void tokens_ui(DrawContext& context, const Place& place, const trace::KeySet& ke
   if (chosen) context.workspace.cursor.set_keys(*chosen, *chosen + 1);
 }
 
-}  // namespace
-
-namespace {
-
 std::string words_of_tokens(const trace::KeySet& keys) {
   return keys.ranges().size() > 1
              ? state::keys_words(keys)

@@ -100,6 +100,9 @@ std::string text_of_query_chunks(const TraceInfo& info) {
 }
 
 Error lacks_queries(const TraceInfo& info, int chunk) {
+  if (info.chunks_with_queries().empty())
+    return input_error(fmt::format("chunk {} cannot be computed", chunk),
+                       "the trace holds the queries of no chunk", "record again with queries=all");
   return input_error(fmt::format("chunk {} cannot be computed", chunk),
                      fmt::format("its queries are not in the trace, which has those of {} alone",
                                  text_of_query_chunks(info)),

@@ -185,7 +185,10 @@ class Recorded(unittest.TestCase):
             with kvloupe.record(load_model(FAMILY), scratch("outside.h5"), chunk_size=CHUNK, chunks="7-9"):
                 generate(load_model(FAMILY), prompt(FAMILY))
         self.assertNotIn("defect", program("validate", scratch("outside.h5")))
-        self.assertRegex(refused("select", scratch("outside.h5"), "--method", QUOKA), "those of no chunk alone")
+        self.assertRegex(refused("select", scratch("outside.h5"), "--method", QUOKA), "chunk 0 cannot be computed; the trace holds the queries of no chunk; record again with queries=all")
+        # What needs no queries is shown all the same.
+        program("export", scratch("outside.h5"), "--view", "trace_info", "--svg", scratch("outside.svg"))
+        self.assertRegex(refused("export", scratch("outside.h5"), "--view", "selected_vs_true", "--method", QUOKA, "--all-chunks", "--csv", "-"), "holds the queries of no chunk")
 
     def test_the_command_line(self):
         for option, text in (("--queries", "some"), ("--chunks", "every"), ("--chunks", "3-1")):
