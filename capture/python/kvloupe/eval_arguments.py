@@ -67,7 +67,7 @@ def add_commands(commands):
                          help=f"a row for each: of {', '.join(BY)} (default task,method)")
     results.add_argument("--against", metavar="SPEC",
                          help="the method that others are compared with, sample by sample: difference, and an exact sign test (McNemar's)")
-    results.add_argument("--grid", action="store_true", help="mean scores by length and depth, a table for each method")
+    results.add_argument("--grid", action="store_true", help="mean scores by length and depth, a table for each method; with --against differences to that one")
     results.add_argument("--samples", action="store_true", help="every sample")
     form = results.add_mutually_exclusive_group()
     for name in ("markdown", "csv", "latex"):

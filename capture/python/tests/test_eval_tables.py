@@ -82,6 +82,16 @@ class Tables(unittest.TestCase):
         said = command("results", written("grid.h5", records), "--grid")
         self.assertIn("| 1024 | 0.50 (2) |  |", said)
 
+    def test_grid_of_differences(self):
+        places = [(1024, 0.0, 1, 0), (1024, 0.0, 1, 1), (1024, 50.0, 0, 1), (1024, 50.0, 1, math.nan)]
+        records = [record(method, at, score, length=length, depth=depth)
+                   for at, (length, depth, *scores) in enumerate(places) for method, score in zip(("dense", "h2o"), scores)]
+        # A sample without a score of both is in no cell, and the method itself has no table.
+        self.assertEqual(grid(records, "h2o", "dense")[2], [[(-0.5, 2), (1.0, 1)]])
+        said = command("results", written("difference.h5", records), "--grid", "--against", "dense")
+        self.assertEqual(said.count("mean difference to dense (samples)"), 1)
+        self.assertIn("| 1024 | -0.50 (2) | +1.00 (1) |", said)
+
     def test_perplexity_is_of_all_texts(self):
         pairs = [[-6.0, 2], [-2.0, 6]]
         metrics = [{"word_perplexity,none": pair, "bits_per_byte,none": pair, "perplexity,none": pair[0]} for pair in pairs]
@@ -99,7 +109,7 @@ class Tables(unittest.TestCase):
         self.assertIn(r"t & h2o:budget\_tokens=8 & 2 & 0.50 & 0.09 & 0.91 & ", latex)
         self.assertIn(r"95 \% from", latex)
         self.assertIn(r"a\|b", command("results", path, "--samples"))
-        for code, words in ((1, ["--against", "never"]), (2, ["--by", "colour"]), (1, ["--grid"])):
+        for code, words in ((1, ["--against", "never"]), (2, ["--by", "colour"]), (1, ["--grid"]), (1, ["--grid", "--against", "never"])):
             self.assertEqual(command("results", path, *words, expect=code).count("; "), 2)
 
 

@@ -1,4 +1,6 @@
 """What cannot be recorded is said in one sentence, and the model serves on afterwards."""
+import pathlib
+import tomllib
 import types
 import unittest
 
@@ -110,6 +112,15 @@ class Refusals(unittest.TestCase):
             kvloupe.record(self.model, self.path).__enter__()
         self.assertEqual(part.read_bytes(), b"chunks")
         part.unlink()
+
+    def test_what_is_to_be_installed_is_told_alike(self):
+        root = pathlib.Path(__file__).resolve().parents[3]
+        with open(root / "capture/python/pyproject.toml", "rb") as file:
+            project = tomllib.load(file)["project"]
+        for_eval = " ".join(name.split(">")[0] for name in project["optional-dependencies"]["eval"])
+        for file, told in (("capture/python/kvloupe/eval_arguments.py", f'"pip install {for_eval}"'), ("docs/eval.md", f"python {for_eval}\n"),
+                           ("core/base/python_package.h", f'"numpy h5py {for_eval}"')):
+            self.assertIn(told, (root / file).read_text(), file)
 
 
 if __name__ == "__main__":

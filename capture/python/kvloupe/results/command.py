@@ -22,7 +22,7 @@ def run_results(options):
     if options.samples:
         put(form([_listed(record) for record in records], ("task", "doc", "method")))
     elif options.grid:
-        _print_grids(records, form, options.form)
+        _print_grids(records, form, options)
     else:
         put(form(table.rows_of(records, options.by, options.against), options.by))
         _print_perplexities(records, form)
@@ -35,18 +35,22 @@ def _listed(record):
     return {name: record[name] for name in record if name not in NOT_LISTED} | {name: record[name] or None for name in ("refused", "trace")} | {"id": record["id"]}
 
 
-def _print_grids(records, form, name):
-    """A table for each task and method."""
-    drawn = 0
+def _print_grids(records, form, options):
+    """A table for each task and method: of scores, or of differences to the method of --against."""
+    drawn, against = 0, table.known(records, options.against, ["method"])
+    what = f"mean difference to {printable(against)}" if against else "mean score"
     for task in sorted({record["task"] for record in records}):
         of_task = [record for record in records if record["task"] == task]
-        for method in sorted({record["method"] for record in of_task}, key=table.order):
-            cells = table.grid(of_task, method)
+        for method in sorted({record["method"] for record in of_task} - {against}, key=table.order):
+            cells = table.grid(of_task, method, against)
             if cells[0]:
-                title = f"{printable(task)}, {printable(method)}: mean score (samples) by length and depth of the needle"
-                put(("\n" if drawn else "") + COMMENTS[name] + title + "\n")
-                put(form(table_text.grid_rows(*cells), ("length",)))
+                title = f"{printable(task)}, {printable(method)}: {what} (samples) by length and depth of the needle"
+                put(("\n" if drawn else "") + COMMENTS[options.form] + title + "\n")
+                put(form(table_text.grid_rows(*cells, signed=against is not None), ("length",)))
                 drawn += 1
+    if not drawn and against:
+        raise KvloupeError("there is no grid of differences", f"no other method has scored needles that {against} has, too",
+                           "add a method to the evaluation, or leave --against out")
     if not drawn:
         raise KvloupeError("there is no grid", "no sample has a length and a depth", "run kvloupe_niah or kvloupe_passkey, or leave --grid out")
 

@@ -10,7 +10,7 @@ BY = ("task", "method", "budget", "length", "depth", "seed")
 
 def rows_of(records, by=("task", "method"), against=None):
     """A dictionary for each group: what it is of, and numbers. `against` is the method to which difference, better, worse and p refer."""
-    against = _known(records, against, by)
+    against = known(records, against, by)
     dense, other = _by_sample(records, "dense"), _by_sample(records, against) if against else {}
     groups = {}
     for record in records:
@@ -24,7 +24,8 @@ def rows_of(records, by=("task", "method"), against=None):
     return rows
 
 
-def _known(records, method, by):
+def known(records, method, by):
+    """The method, or None; refused where rows by these names cannot be compared with it."""
     if method is None:
         return None
     methods = sorted({record["method"] for record in records}, key=order)
@@ -124,12 +125,14 @@ def _perplexity(metric, log_likelihood, weight):
     return math.exp(nats) if nats < 700 else math.inf
 
 
-def grid(records, method):
-    """Lengths, depths, and rows by length of (mean score, samples) by depth: where a needle is found."""
+def grid(records, method, against=None):
+    """Lengths, depths, and rows by length of (mean score, samples) by depth: where a needle is found. With `against` of differences to that
+    method, on the samples of both."""
+    members = [record for record in records if record["method"] == method and record["length"] >= 0 and not math.isnan(record["depth"])]
+    other = {record["sample"]: 0.0 for record in members} if against is None else _by_sample(records, against)
     cells = {}
-    for record in records:
-        if record["method"] == method and record["length"] >= 0 and not math.isnan(record["depth"]) and not math.isnan(record["score"]):
-            cells.setdefault((record["length"], record["depth"]), []).append(record["score"])
+    for record, theirs in _pairs(members, other):
+        cells.setdefault((record["length"], record["depth"]), []).append(record["score"] - theirs)
     lengths, depths = (sorted({key[at] for key in cells}) for at in (0, 1))
     rows = [[cells.get((length, depth), []) for depth in depths] for length in lengths]
     return lengths, depths, [[(_mean(scores), len(scores)) for scores in row] for row in rows]

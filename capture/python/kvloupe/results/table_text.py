@@ -41,10 +41,11 @@ def comma_separated(rows, by):
     return out.getvalue().rstrip("\n")
 
 
-def grid_rows(lengths, depths, cells):
+def grid_rows(lengths, depths, cells, signed=False):
     """As rows with a column a depth."""
+    form = "{:+.2f} ({})" if signed else "{:.2f} ({})"
     heads = [f"{depth:g} %" for depth in depths]
-    return [{"length": length, **{head: "" if count == 0 else f"{mean:.2f} ({count})" for head, (mean, count) in zip(heads, row)}}
+    return [{"length": length, **{head: "" if count == 0 else form.format(mean, count) for head, (mean, count) in zip(heads, row)}}
             for length, row in zip(lengths, cells)]
 
 
