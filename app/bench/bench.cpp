@@ -24,6 +24,12 @@ void set_measured(Row& row, const measure::AttentionBench& bench) {
                  {"select", stats_text(bench.select)},
                  {"method", bench.method},
                  {"discarded_rounds", std::to_string(bench.discarded)}};
+  row.numbers = {{"dense_ms", bench.dense.median_ms},
+                 {"select_ms", bench.select.median_ms},
+                 {"density", bench.density}};
+  if (!bench.counts) return;
+  row.numbers.emplace_back("launches", static_cast<double>(bench.counts->chain.launches));
+  row.numbers.emplace_back("host_waits", static_cast<double>(bench.counts->chain.host_waits));
 }
 
 std::string stats_text(const measure::LatencyStats& stats) {

@@ -8,6 +8,7 @@
 #include "core/measure/latency.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -86,6 +87,9 @@ Machine describe_machine(const std::string& device);
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
 // Fills in what dense attention beside a method showed, or why nothing was measured.
 void set_measured(Row& row, const measure::AttentionBench& bench);
+
+// Why dense attention of such a chunk does not fit into the device's memory; empty where it does (paged_suite.cpp).
+std::string why_too_large(std::int64_t past_len, std::int64_t chunk_len, const SuiteRun& run);
 
 // The row paged_90 (paged_suite.cpp).
 Row paged_90(const SuiteRun& run);

@@ -29,6 +29,21 @@ Row attention_row(const char* id, std::optional<double> threshold, const Attenti
   return row;
 }
 
+// What papers measured on GPUs, and what a processor would take minutes for.
+Row gpu_row(const char* id, double threshold, measure::AttentionBenchCase what,
+            const SuiteRun& run) {
+  Row row{.id = id,
+          .meaning = fmt::format("dense / {}, {} queries after {} keys", what.method.id(),
+                                 what.chunk_len, what.past_len),
+          .threshold = threshold,
+          .goal = Goal::AtLeast,
+          .reason = why_too_large(what.past_len, what.chunk_len, run)};
+  if (!row.reason.empty()) return row;
+  what.device = run.device;
+  set_measured(row, engine().bench_attention(what, 11, run.quiet()));
+  return row;
+}
+
 Row select_floor_row(const AttentionBench& bench, const SuiteRun& run) {
   Row row{.id = "select_floor_32k",
           .meaning = "quoka's selection / reading K once",
@@ -81,8 +96,19 @@ void run_contract_suite(SuiteRun& run) {
   run.add(select_floor_row(at_32k, run));
   step(3, "paged attention after 65,536 keys");
   run.add(paged_90(run));
-  // What is left concerns the program and the processor.
-  if (!run.on_processor()) return step(8, "done");
+  if (!run.on_processor()) {
+    step(4, "quoka after 30,720 keys");
+    run.add(gpu_row("quoka_30k", 5, {.past_len = 30720}, run));
+    step(5, "compact_attention after 131,072 keys");
+    run.add(gpu_row("compact_128k", 2.72,
+                    {.past_len = 131072,
+                     .chunk_len = 1024,
+                     .method = selection::MethodSpec::parse("compact_attention"),
+                     .keys = measure::SyntheticKeys::Clustered},
+                    run));
+    // What is left concerns the program and the processor.
+    return step(8, "done");
+  }
   step(4, "recording a prefill of 4,096 tokens");
   run.add(capture_overhead_row(quiet));
   step(5, "the window");

@@ -97,20 +97,11 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, co
   return row;
 }
 
-// Empty where the device has the memory.
-std::string why_too_large(const Point& point, const SuiteRun& run) {
-  const double needed = engine().paged_bench_bytes(point.past_len, point.chunk_len, run.device);
-  const double available = engine().available_memory(run.device);
-  if (needed <= available) return {};
-  return fmt::format("needs {} of memory, {} can be had",
-                     format_bytes(static_cast<std::uint64_t>(needed)),
-                     format_bytes(static_cast<std::uint64_t>(available)));
-}
-
 std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsities,
                          const SuiteRun& run) {
   std::vector<Row> rows;
-  if (const std::string reason = why_too_large(point, run); !reason.empty()) {
+  if (const std::string reason = why_too_large(point.past_len, point.chunk_len, run);
+      !reason.empty()) {
     for (const double sparsity : sparsities) {
       rows.push_back(empty_row(point, sparsity, run));
       rows.back().reason = reason;
@@ -131,19 +122,24 @@ Row method_row(const MethodCase& method, const Point& point, const SuiteRun& run
   Row row;
   row.id = fmt::format("{}_{}k_c{}", method.id, what.past_len / 1024, what.chunk_len);
   row.meaning = fmt::format("dense / selection, tables and paged attention of {}", method.spec);
-  row.reason = why_too_large(point, run);
+  row.reason = why_too_large(point.past_len, point.chunk_len, run);
   if (!row.reason.empty()) return row;
   const measure::AttentionBench bench =
       engine().bench_attention(what, kMethodRepetitions, run.quiet());
   set_measured(row, bench);
-  if (row.value)
-    row.numbers = {{"dense_ms", bench.dense.median_ms},
-                   {"select_ms", bench.select.median_ms},
-                   {"density", bench.density}};
   return row;
 }
 
 }  // namespace
+
+std::string why_too_large(std::int64_t past_len, std::int64_t chunk_len, const SuiteRun& run) {
+  const double needed = engine().paged_bench_bytes(past_len, chunk_len, run.device);
+  const double available = engine().available_memory(run.device);
+  if (needed <= available) return {};
+  return fmt::format("needs {} of memory, {} can be had",
+                     format_bytes(static_cast<std::uint64_t>(needed)),
+                     format_bytes(static_cast<std::uint64_t>(available)));
+}
 
 Row paged_90(const SuiteRun& run) {
   Row row = rows_of(kGoalPoint, {kGoalSparsity}, run).front();

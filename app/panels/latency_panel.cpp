@@ -2,14 +2,14 @@
 // current cell.
 #include "app/panels/latency_chart.h"
 #include "app/panels/view_frame.h"
-#include "app/widgets/table.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::panels {
 namespace {
@@ -37,7 +37,7 @@ class LatencyPanel final : public Panel {
       return;
     }
     start_first(workspace, timed);
-    start_next(workspace, timed);
+    start_due(workspace.answers, timed);
     for (const Timed& of : timed) {
       ImGui::PushID(static_cast<int>(of.slot));
       controls_ui(context, of, timed);
@@ -64,7 +64,7 @@ class LatencyPanel final : public Panel {
     return {Slot::A, Slot::B};
   }
 
-  // What a press of Run times, and where: the table that it fills.
+  // What a press of Run times, and where.
   static void before_run_ui(DrawContext& context, const std::vector<Timed>& timed) {
     const state::Place& place = timed.front().latency.question.place;
     const trace::ChunkInfo& chunk = place.chunk_info();
@@ -73,38 +73,11 @@ class LatencyPanel final : public Panel {
     };
     widgets::text_wrapped(
         context.palette.muted,
-        fmt::format("Run times a method and dense attention in turns on {}, in layer {}, {}, for "
-                    "all heads. Any input pauses it.",
-                    place.device, place.layer, chunk_name(place.info(), place.chunk)));
-    ImGui::Dummy({0, widgets::grid(0.5F)});
-    const std::string queries = counted(chunk.length, "query", "queries");
-    const std::array<std::pair<const char*, std::string>, 5> parts{
-        {{"select", "choosing keys"},
-         {"gather", "bringing them together"},
-         {"attend", fmt::format("attention of {}", queries)},
-         {"total", "the three as one chain"},
-         {"dense", fmt::format("attention to {}", counted(chunk.end(), "key", "keys"))}}};
-    table::Table table{{{"part", "part"}}, {}};
-    widgets::TableLook look{{1.0F}};
-    for (const Timed& of : timed) {
-      const char letter = state::letter_of(of.slot);
-      table.columns.push_back({std::string(1, letter),
-                               fmt::format("{} {}, ms", letter, of.latency.question.method.id())});
-      look.weights.push_back(1.6F);
-    }
-    table.columns.push_back({"meaning", "what is timed"});
-    look.weights.push_back(5.0F);
-    for (const auto& [name, meaning] : parts) {
-      table.rows.emplace_back();
-      table.rows.back().emplace_back(name);
-      for (std::size_t i = 0; i < timed.size(); ++i) table.rows.back().emplace_back("\u2013");
-      table.rows.back().emplace_back(meaning);
-    }
-    const std::size_t last = table.columns.size() - 1;
-    look.ink = [&](std::size_t, std::size_t column) {
-      return column == last ? context.palette.muted : context.palette.text;
-    };
-    widgets::table_ui(context.palette, "parts", table, look);
+        fmt::format("Run times, in turns on {}, how a method chooses keys and attends to them for "
+                    "{}, and dense attention to {}: layer {}, {}, all heads. Any input pauses it.",
+                    place.device, counted(chunk.length, "query", "queries"),
+                    counted(chunk.end(), "key", "keys"), place.layer,
+                    chunk_name(place.info(), place.chunk)));
   }
 
   static bool is_idle(const Latency& latency) {
@@ -221,7 +194,7 @@ class LatencyPanel final : public Panel {
     if (result.note.empty()) {
       if (here) {
         if (ImGui::Button("Stop##latency")) {
-          next_.reset();
+          time_next({});
           answers.stop_measuring();
         }
       } else {
@@ -231,8 +204,7 @@ class LatencyPanel final : public Panel {
         if (timed.size() == 2 && &of == &timed.front()) {
           ImGui::SameLine();
           if (ImGui::Button("Run both##latency")) {
-            answers.start(result.question);
-            next_ = timed.back().latency.question;
+            time_next({Slot::A, Slot::B});
           }
         }
         ImGui::EndDisabled();
@@ -263,16 +235,26 @@ class LatencyPanel final : public Panel {
     seen_ |= !std::all_of(timed.begin(), timed.end(), idle);
     if (seen_ || workspace.answers.busy()) return;
     seen_ = true;
-    workspace.answers.start(timed.front().latency.question);
-    if (timed.size() == 2) next_ = timed.back().latency.question;
+    std::vector<Slot> slots;
+    for (const Timed& of : timed) slots.push_back(of.slot);
+    time_next(std::move(slots));
   }
 
-  // B after A, where both were asked for and nothing else was chosen since.
-  void start_next(state::Workspace& workspace, const std::vector<Timed>& timed) {
-    if (!next_ || workspace.answers.measuring()) return;
-    const LatencyQuestion& last = timed.back().latency.question;
-    if (last.key() == next_->key()) workspace.answers.start(last);
-    next_.reset();
+  void time_next(std::vector<Slot> slots) {
+    due_ = std::move(slots);
+    is_begun_ = false;
+  }
+
+  // One after the other, of what is chosen then. One that an input has ended before its first round begins again.
+  void start_due(state::Answers& answers, const std::vector<Timed>& timed) {
+    if (due_.empty() || answers.measuring()) return;
+    const auto first = std::ranges::find(timed, due_.front(), &Timed::slot);
+    if (first == timed.end() || (is_begun_ && !is_idle(first->latency))) {
+      return time_next({due_.begin() + 1, due_.end()});
+    }
+    if (is_begun_ && answers.busy()) return;
+    is_begun_ = true;
+    answers.start(first->latency.question);
   }
 
   // What is known before anything is timed: attention over fewer keys reads less.
@@ -327,7 +309,8 @@ class LatencyPanel final : public Panel {
     widgets::text_wrapped(context.palette.text, state::verdict_of(r));
   }
 
-  std::optional<LatencyQuestion> next_;
+  std::vector<Slot> due_;  // to be timed
+  bool is_begun_ = false;  // the first of them, once at least
   bool seen_ = false;
 };
 

@@ -5,6 +5,8 @@
 #include "capture/run/capture.h"
 #include "capture/run/estimate.h"
 #include "capture/run/prompt_source.h"
+#include "capture/run/request_run.h"
+#include "core/base/error.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -12,7 +14,9 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 
 namespace kvloupe::capture {
 namespace {
@@ -50,6 +54,30 @@ double plain_prefill_ms(const std::shared_ptr<const LoadedModel>& model,
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
+// From the line of the request to that of its answer.
+double answered_prefill_ms(const std::shared_ptr<const LoadedModel>& model,
+                           const std::vector<std::int32_t>& ids, int chunk_size,
+                           const WorkContext& context) {
+  RequestOptions options;
+  options.chunk_size = chunk_size;
+  options.dtype = trace::DType::F16;
+  const std::string line =
+      fmt::format(R"({{"id": 0, "tokens": [{}], "max_new_tokens": 1}})", fmt::join(ids, ", "));
+  int asked = 0;
+  std::string problem;
+  RequestLines lines;
+  lines.next = [&] { return asked++ == 0 ? std::optional(line) : std::nullopt; };
+  lines.answer = [&](const std::string& answer, bool is_error) {
+    if (is_error) problem = answer;
+  };
+  const auto begin = Clock::now();
+  answer_requests(model, options, lines, {context.cancel, {}});
+  const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  if (!problem.empty())
+    throw input_error("a request could not be timed", problem, "see kvloupe run");
+  return ms;
+}
+
 }  // namespace
 
 PrefillBench bench_prefill(const PrefillBenchOptions& options, const WorkContext& context) {
@@ -64,8 +92,11 @@ PrefillBench bench_prefill(const PrefillBenchOptions& options, const WorkContext
   bench.tokens = static_cast<std::int64_t>(ids.size());
   for (int i = 0; i < options.warm_up + options.repetitions; ++i) {
     context.report(i, options.warm_up + options.repetitions, "prefills");
-    double plain = 0;
-    if (options.want_plain) plain = plain_prefill_ms(model, ids, capture.chunk_size, context);
+    double plain = 0, answered = 0;
+    if (options.want_plain) {
+      plain = plain_prefill_ms(model, ids, capture.chunk_size, context);
+      answered = answered_prefill_ms(model, ids, capture.chunk_size, context);
+    }
     context.cancel.throw_if_cancelled();
     // Without progress of its own: that would count tokens.
     const CaptureReport report = capture_with(model, capture, {}, {context.cancel, {}});
@@ -73,7 +104,10 @@ PrefillBench bench_prefill(const PrefillBenchOptions& options, const WorkContext
     std::filesystem::remove(capture.output, code);
     context.cancel.throw_if_cancelled();
     if (i < options.warm_up) continue;
-    if (options.want_plain) bench.plain_ms.push_back(plain);
+    if (options.want_plain) {
+      bench.plain_ms.push_back(plain);
+      bench.answered_ms.push_back(answered);
+    }
     bench.recorded_ms.push_back(report.total_seconds * 1000);
   }
   return bench;

@@ -1,4 +1,4 @@
-// What recording costs: a prefill of the default model with and without it, in turns.
+// What recording costs, and answering a request: a prefill of the default model with and without them, in turns.
 #pragma once
 
 #include "core/base/cancel.h"
@@ -12,6 +12,7 @@ namespace kvloupe::capture {
 struct PrefillBench {
   std::int64_t tokens = 0;          // of the prompt, at most the number asked for
   std::vector<double> plain_ms;     // chunks through the decoder, nothing recorded
+  std::vector<double> answered_ms;  // as a request of `kvloupe run`, until its first token is told
   std::vector<double> recorded_ms;  // q, k, v, lse and mass as f16, until the trace is complete
 };
 
@@ -19,7 +20,7 @@ struct PrefillBenchOptions {
   std::int64_t tokens = 4096;
   int repetitions = 5;
   int warm_up = 1;
-  bool want_plain = true;
+  bool want_plain = true;          // and answered
   std::filesystem::path folder;    // traces are written and removed here
   std::filesystem::path ids_file;  // when set, the prompt's token ids are left there, one a line
 };

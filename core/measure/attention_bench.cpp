@@ -1,10 +1,13 @@
 #include "core/measure/attention_bench.h"
 
+#include "core/device/device.h"
 #include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
+#include "core/measure/cell_source.h"
 #include "core/measure/dense_baseline.h"
+#include "core/measure/method_run.h"
 #include "core/measure/timed_type.h"
-#include "core/selection/attend.h"
+#include "core/replay/prepared_method.h"
 #include "core/selection/selector.h"
 
 #include <ATen/ATen.h>
@@ -59,6 +62,28 @@ selection::Cell synthetic_cell(const selection::ModelShape& shape, const Attenti
   return cell;
 }
 
+// The synthetic cell, and before it chunks that ask with the same queries.
+class SyntheticCells final : public CellSource {
+ public:
+  SyntheticCells(selection::Cell timed, std::string device)
+      : timed_(std::move(timed)), device_(std::move(device)) {}
+  int chunk() const override { return timed_.chunk; }
+  int trace_chunk() const override { return timed_.chunk; }
+  const std::string& device() const override { return device_; }
+  selection::Cell load(int /*layer*/, int chunk) override {
+    selection::Cell cell = timed_;
+    cell.chunk = chunk;
+    cell.past_len -= (timed_.chunk - chunk) * cell.chunk_len;
+    cell.k = cell.k.narrow(1, 0, cell.kv_len());
+    cell.v = cell.v.narrow(1, 0, cell.kv_len());
+    return cell;
+  }
+
+ private:
+  selection::Cell timed_;
+  std::string device_;
+};
+
 double density_of(const selection::CellSelection& selected, std::int64_t past_len) {
   double kept = 0;
   for (const trace::SelectedRow& row : selected.rows)
@@ -66,24 +91,17 @@ double density_of(const selection::CellSelection& selected, std::int64_t past_le
   return kept / static_cast<double>(selected.rows.size()) / static_cast<double>(past_len);
 }
 
-enum BenchPart : std::size_t { kSparseChain, kSparseSelect, kDenseBegin };
-
 }  // namespace
 
 AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
                                const WorkContext& context) {
   const selection::ModelShape shape = shape_s();
-  const selection::Cell cell = synthetic_cell(shape, what);
   const auto spec = what.method.resolved(shape);
-  const auto layout = selection::row_layout(spec, shape);
-  const auto selector = selection::make_selector(spec, shape);
-  selection::CellSelection selected;
-  std::vector<TimedPart> parts = {{"chain",
-                                   [&] {
-                                     selected = selector->select(cell);
-                                     selection::attend_selected(spec, {}, cell, layout, selected);
-                                   }},
-                                  {"select", [&] { selected = selector->select(cell); }}};
+  SyntheticCells cells(synthetic_cell(shape, what), what.device);
+  MethodRun run({spec, shape, selection::row_layout(spec, shape), nullptr, what.device}, {}, cells,
+                0);
+  const selection::Cell& cell = run.cell();
+  std::vector<TimedPart> parts = run.parts(context);
   const DenseBaseline baseline(cell.q, cell.k, cell.v, cell.softmax);
   for (TimedPart& part : baseline.parts()) parts.push_back(std::move(part));
 
@@ -91,19 +109,20 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
   options.repetitions = repetitions;
   options.device = what.device;
   const RoundTimes times = time_rounds(parts, options, context, [&](const RoundTimes& so_far) {
-    context.report(so_far.stats(kSparseChain).samples, repetitions, "rounds");
+    context.report(so_far.stats(kChain).samples, repetitions, "rounds");
   });
-  const std::size_t dense = fastest_of(times, kDenseBegin, parts.size() - kDenseBegin);
+  const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
   AttentionBench bench;
   bench.past_len = what.past_len;
   bench.method = spec.canonical();
-  bench.density = density_of(selected, what.past_len);
-  bench.sparse = times.stats(kSparseChain);
-  bench.select = times.stats(kSparseSelect);
+  bench.density = density_of(run.selected(), what.past_len);
+  bench.sparse = times.stats(kChain);
+  bench.select = times.stats(kSelect);
   bench.dense = times.stats(dense);
   bench.dense_variant = parts[dense].name;
   bench.key_bytes = static_cast<double>(cell.k.nbytes());
   bench.discarded = times.discarded;
+  bench.counts = run.counts(device::open_device(what.device), context);
   return bench;
 }
 

@@ -5,10 +5,11 @@
 
 #include "core/base/cancel.h"
 #include "core/device/default_device.h"
-#include "core/measure/latency.h"
+#include "core/measure/latency_report.h"
 #include "core/selection/spec/method_spec.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace kvloupe::measure {
@@ -29,14 +30,16 @@ struct AttentionBenchCase {
 
 struct AttentionBench {
   std::int64_t past_len = 0;
-  std::string method;   // canonical
-  double density = 0;   // past keys selected / past keys, over the method's rows
-  LatencyStats sparse;  // selection and attention of the method, timed as one chain
+  std::string method;  // canonical
+  double density = 0;  // past keys selected / past keys, over the method's rows
+  // Selection and attention of the method, timed as one chain: that of measure_latency().
+  LatencyStats sparse;
   LatencyStats select;  // its selection alone
   LatencyStats dense;   // the fastest of the dense variants
   std::string dense_variant;
   double key_bytes = 0;  // of the past and the chunk's keys, all KV heads
   int discarded = 0;
+  std::optional<LatencyReport::Counts> counts;  // as those of a LatencyReport
 
   double speed_up() const { return dense.median_ms / sparse.median_ms; }
 };

@@ -2,7 +2,6 @@
 
 #include "core/base/error.h"
 #include "core/device/device.h"
-#include "core/device/device_work.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
 #include "core/measure/peaks.h"
@@ -18,8 +17,6 @@
 namespace kvloupe::measure {
 namespace {
 
-enum Part : std::size_t { kChain, kSelect, kGather, kAttend, kFirstDense };
-
 void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyReport* report) {
   report->discarded = times.discarded;
   report->gpu = times.gpu;
@@ -30,17 +27,6 @@ void fill(const RoundTimes& times, const std::vector<TimedPart>& parts, LatencyR
   const std::size_t dense = fastest_of(times, kFirstDense, parts.size() - kFirstDense);
   report->dense = times.stats(dense);
   report->dense_variant = parts[dense].name;
-}
-
-// What a method's parts ask of a device in a cell after the first.
-std::optional<LatencyReport::Counts> counts_of(MethodRun& run, const device::DeviceInfo& device,
-                                               const WorkContext& context) {
-  run.prepare(context);
-  const auto select = device::count_device_work(device, [&] { run.select(); });
-  const auto gather = device::count_device_work(device, [&] { run.gather(); });
-  const auto attend = device::count_device_work(device, [&] { run.attend(); });
-  if (!select || !gather || !attend) return std::nullopt;
-  return LatencyReport::Counts{*select, *gather, *attend};
 }
 
 double floor_ms(const Work& work, const Peaks& peaks) {
@@ -67,18 +53,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   MethodRun run(session, spec, *cells, layer, context);
   const selection::Cell& cell = run.cell();
   const DenseBaseline dense(cell.q, cell.k, cell.v, cell.softmax);
-  const auto prepare = [&] { run.prepare(context); };
-  // The chain as a user of the method pays it, then what is in it.
-  std::vector<TimedPart> parts = {{"chain",
-                                   [&] {
-                                     run.select();
-                                     run.gather();
-                                     run.attend();
-                                   },
-                                   prepare},
-                                  {"select", [&] { run.select(); }, prepare},
-                                  {"gather", [&] { run.gather(); }},
-                                  {"attend", [&] { run.attend(); }}};
+  std::vector<TimedPart> parts = run.parts(context);
   for (TimedPart& part : dense.parts()) parts.push_back(std::move(part));
 
   LatencyReport report;
@@ -109,7 +84,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
     if (on_sample) on_sample(report);
   });
   update(times);
-  if (device.kind != device::DeviceKind::Cpu) report.counts = counts_of(run, device, context);
+  report.counts = run.counts(device, context);
   report.finished = true;
   return report;
 }

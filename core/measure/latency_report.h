@@ -69,7 +69,7 @@ struct LatencyReport {
   bool floor_holds() const { return floor_ms > 0 && attend.median_ms >= 0.97 * floor_ms; }
   // On `sim` and a GPU, of a round of its own after the others; none where it cannot be counted.
   struct Counts {
-    device::DeviceWork select, gather, attend;
+    device::DeviceWork chain, select, gather, attend;
   };
   std::optional<Counts> counts;
   int discarded = 0;  // samples thrown away: our own threads were busy, or a GPU throttled

@@ -1,6 +1,7 @@
 #include "core/measure/method_run.h"
 
 #include "core/attention/paged_attention.h"
+#include "core/device/device_work.h"
 #include "core/replay/block_report.h"
 #include "core/replay/replay.h"
 #include "core/selection/attend.h"
@@ -9,7 +10,10 @@
 #include "core/selection/lanes/lanes.h"
 #include "core/selection/lanes/reassigned_keys.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace kvloupe::measure {
 namespace {
@@ -33,13 +37,18 @@ bool copies_keys(const selection::MethodSpec& spec, const selection::ModelShape&
   return spec.traits().lanes || (held && held->lanes_per_key > 0);
 }
 
-void check_servable(const session::TraceSession& session, const selection::MethodSpec& spec,
-                    int layer, int chunk, const WorkContext& context) {
+// The method for a chunk of the trace. Throws Error{Input} where that cannot serve it.
+replay::PreparedMethod prepared(const session::TraceSession& session,
+                                const selection::MethodSpec& spec, const CellSource& cells,
+                                int layer, const WorkContext& context) {
   replay::ReplayRequest request;
-  request.spec = spec;
+  request.spec = spec.resolved(session.shape());
   request.layers = {layer};
-  request.chunks = {chunk};
+  request.chunks = {cells.trace_chunk()};
   if (const auto error = replay::why_unavailable(session, request, context)) throw *error;
+  std::vector<int> layers = source_layers(request.spec, session.shape(), layer);
+  layers.push_back(layer);
+  return replay::prepare(session, request.spec, layers, cells.device(), context);
 }
 
 }  // namespace
@@ -61,15 +70,16 @@ std::vector<MethodRun::Piece> MethodRun::pieces_of(const Cell& cell,
 
 MethodRun::MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
                      CellSource& cells, int layer, const WorkContext& context)
-    : session_(session), layer_(layer) {
-  const selection::MethodSpec resolved = spec.resolved(session.shape());
-  check_servable(session, resolved, layer, cells.trace_chunk(), context);
-  cell_ = cells.load(layer, cells.chunk());
-  const std::vector<int> sources = source_layers(resolved, session.shape(), layer);
-  std::vector<int> layers = sources;
-  layers.push_back(layer);
-  method_ = replay::prepare(session, resolved, layers, cells.device(), context);
-  pieces_ = pieces_of(cell_, method_.layout);
+    : MethodRun(prepared(session, spec, cells, layer, context), session.info().model, cells,
+                layer) {}
+
+MethodRun::MethodRun(replay::PreparedMethod method, trace::ModelInfo model, CellSource& cells,
+                     int layer)
+    : method_(std::move(method)),
+      model_(std::move(model)),
+      layer_(layer),
+      cell_(cells.load(layer, cells.chunk())),
+      pieces_(pieces_of(cell_, method_.layout)) {
   cell_.copies = std::make_shared<selection::KeyCopies>();
   // What the timed cell's choice rests on is replayed before each select(): the chunks before it under
   // eviction; the last of them where pages or blocks are summarised, or keys copied, as they come in;
@@ -83,7 +93,29 @@ MethodRun::MethodRun(const session::TraceSession& session, const selection::Meth
     earlier_.push_back(cells.load(layer, c));
     earlier_.back().copies = cell_.copies;
   }
-  for (const int source : sources) earlier_.push_back(cells.load(source, cells.chunk()));
+  for (const int source : source_layers(method_.spec, method_.shape, layer))
+    earlier_.push_back(cells.load(source, cells.chunk()));
+}
+
+std::vector<TimedPart> MethodRun::parts(const WorkContext& context) {
+  const auto ready = [this, &context] { prepare(context); };
+  return {{"chain", [this] { chain(); }, ready},
+          {"select", [this] { select(); }, ready},
+          {"gather", [this] { gather(); }},
+          {"attend", [this] { attend(); }}};
+}
+
+std::optional<LatencyReport::Counts> MethodRun::counts(const device::DeviceInfo& device,
+                                                       const WorkContext& context) {
+  if (device.kind == device::DeviceKind::Cpu) return std::nullopt;
+  prepare(context);
+  const auto of_chain = device::count_device_work(device, [&] { chain(); });
+  prepare(context);
+  const auto of_select = device::count_device_work(device, [&] { select(); });
+  const auto of_gather = device::count_device_work(device, [&] { gather(); });
+  const auto of_attend = device::count_device_work(device, [&] { attend(); });
+  if (!of_chain || !of_select || !of_gather || !of_attend) return std::nullopt;
+  return LatencyReport::Counts{*of_chain, *of_select, *of_gather, *of_attend};
 }
 
 void MethodRun::prepare(const WorkContext& context) {
@@ -99,6 +131,11 @@ void MethodRun::prepare(const WorkContext& context) {
 void MethodRun::select() {
   selected_ = selector_->select(cell_);
   selector_->evict(cell_);
+}
+
+void MethodRun::chain() {
+  select();
+  selection::attend_selected(method_.spec, model_, cell_, method_.layout, selected_);
 }
 
 void MethodRun::gather() {
@@ -124,8 +161,8 @@ void MethodRun::gather() {
   for (const Piece& piece : pieces_) {
     const auto first = rows.begin() + static_cast<std::ptrdiff_t>(piece.first_row);
     const Rows own(first, first + static_cast<std::ptrdiff_t>(piece.num_rows));
-    const at::Tensor k = selection::attended_keys(method_.spec, session_.info().model, layer_,
-                                                  piece.k, cell_.past_len, own);
+    const at::Tensor k =
+        selection::attended_keys(method_.spec, model_, layer_, piece.k, cell_.past_len, own);
     gathered_.push_back(attention::gather_keys(k, piece.v, cell_.chunk_len, own, visibility));
   }
 }

@@ -6,13 +6,15 @@
 #include "core/attention/block_tables.h"
 #include "core/base/cancel.h"
 #include "core/measure/cell_source.h"
-#include "core/measure/latency.h"
+#include "core/measure/latency_report.h"
+#include "core/measure/timing.h"
 #include "core/replay/prepared_method.h"
 #include "core/selection/selector.h"
 #include "core/session/session.h"
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +28,9 @@ struct Work {
   double flops = 0;
 };
 
+// What is timed: MethodRun::parts(), then the forms of dense attention.
+enum Part : std::size_t { kChain, kSelect, kGather, kAttend, kFirstDense };
+
 // Selection is all that the method does for a chunk: what it selects, prunes and evicts, and copies of
 // the chunk's own keys where it scores by copies; those of the past are at hand. Attention
 // is that of selection::attend_selected().
@@ -34,12 +39,23 @@ class MethodRun {
   // `cells` is borrowed. Throws Error{Input} where the trace cannot serve the method.
   MethodRun(const session::TraceSession& session, const selection::MethodSpec& spec,
             CellSource& cells, int layer, const WorkContext& context);
+  // The same with a method that is ready, on cells of no trace. `model` may be empty: only methods that move keys ask
+  // it, for its rotary embedding.
+  MethodRun(replay::PreparedMethod method, trace::ModelInfo model, CellSource& cells, int layer);
 
   const selection::Cell& cell() const { return cell_; }
   const selection::MethodSpec& spec() const { return method_.spec; }
 
   // Replays what the cell's choice rests on; before each select().
   void prepare(const WorkContext& context);
+  // What a user of the method pays: select(), then selection::attend_selected(), which reads keys where they lie if the
+  // device can.
+  void chain();
+  // The chain, then its steps apart: select, gather, attend. They borrow this object and `context`.
+  std::vector<TimedPart> parts(const WorkContext& context);
+  // What these ask of a device in a cell after the first; none for the CPU, and where it cannot be counted.
+  std::optional<LatencyReport::Counts> counts(const device::DeviceInfo& device,
+                                              const WorkContext& context);
   void select();
   void gather();
   at::Tensor attend();  // [num_q_heads, m, head_dim]
@@ -65,8 +81,8 @@ class MethodRun {
   static std::vector<Piece> pieces_of(const selection::Cell& cell,
                                       const selection::RowLayout& layout);
 
-  const session::TraceSession& session_;
   replay::PreparedMethod method_;
+  trace::ModelInfo model_;
   int layer_;
   selection::Cell cell_;
   std::vector<Piece> pieces_;

@@ -5,11 +5,14 @@
 #include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/work_count.h"
+#include "core/device/device_work.h"
+#include "core/measure/attention_bench.h"
 #include "core/measure/cell_source.h"
 #include "core/measure/dense_baseline.h"
 #include "core/measure/method_run.h"
 #include "core/measure/timing.h"
 #include "core/replay/compare.h"
+#include "core/selection/attend.h"
 #include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 
@@ -22,7 +25,6 @@ namespace kvloupe::measure {
 namespace {
 
 using replay::testing::SmallTrace;
-using replay::testing::SmallTraceShape;
 
 TEST(DenseBaseline, AllVariantsAreTheChunksDenseAttention) {
   at::manual_seed(5);
@@ -116,6 +118,42 @@ TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
       EXPECT_FALSE(report.executed) << spec;
       EXPECT_FALSE(report.speedup()) << spec;
     }
+}
+
+// The host starts as many kernels and waits as often as capture makes it: select(), then attend_selected(), without
+// copies in between. On cells of one shape and type, and other numbers.
+TEST(MeasureLatency, AndTheBenchmarkAskOfADeviceWhatCaptureAsks) {
+  const SmallTrace trace({.num_q_heads = 24,
+                          .num_kv_heads = 8,
+                          .head_dim = 128,
+                          .chunk_lengths = {16, 16, 16, 16, 16},
+                          .dtype = trace::DType::F16});
+  const device::DeviceInfo sim = device::open_device("sim");
+  for (const char* text :
+       {"quoka:budget_tokens=16,num_queries=4", "quest:budget_tokens=16,page_size=8,skip_layers=0",
+        "compact_attention:selector=flash_prefill,block_size=16"}) {
+    const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
+    const auto layout = selection::row_layout(spec, trace.session().shape());
+    const auto cells = trace_cells(trace.session(), spec, 4, "sim");
+    const auto selector = selection::make_selector(spec, trace.session().shape());
+    selector->select(cells->load(1, 3));
+    const selection::Cell cell = cells->load(1, 4);
+    selection::CellSelection selected;
+    const auto select = device::count_device_work(sim, [&] { selected = selector->select(cell); });
+    const auto attend = device::count_device_work(sim, [&] {
+      selection::attend_selected(spec, trace.session().info().model, cell, layout, selected);
+    });
+    ASSERT_TRUE(select && attend && selected.chooses_keys()) << text;
+    const auto live = measure_latency(trace.session(), spec, 1, 4,
+                                      {.repetitions = 1, .warm_up = 0, .device = "sim"}, {}, {})
+                          .counts;
+    const auto bench = bench_attention({64, 16, spec, SyntheticKeys::Random, "sim"}, 1, {}).counts;
+    for (const auto& counts : {live, bench}) {
+      ASSERT_TRUE(counts) << text;
+      EXPECT_EQ(counts->chain.launches, select->launches + attend->launches) << text;
+      EXPECT_EQ(counts->chain.host_waits, select->host_waits + attend->host_waits) << text;
+    }
+  }
 }
 
 // Where the device has kernels for it; the same numbers everywhere.
