@@ -47,7 +47,7 @@ struct CompareArguments {
   std::vector<std::string> scopes;
   std::vector<std::string> sweeps;
   std::string target;
-  bool full = false, mark_best = false;
+  bool full = false, mark_best = false, units = false;
   bool json = false;
   bool force = false;
 
@@ -114,6 +114,7 @@ void check_files(const CompareArguments& arguments,
   if (arguments.mark_best && arguments.markdown.empty() && arguments.latex.empty())
     throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
                       "add --latex F or --markdown F, or leave it out");
+  check_units(arguments.units, arguments.csv);
   std::string printed = arguments.json ? "--json" : "";
   for (const auto& [option, file] : files) {
     if (file != "-") continue;
@@ -319,7 +320,8 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   }
   report.has_target = target.has_value();
   name_traces(report.traces);
-  if (!arguments.csv.empty()) write_whole_file(arguments.csv, compare_csv(report));
+  if (!arguments.csv.empty())
+    write_whole_file(arguments.csv, compare_csv(report, csv_head_of(arguments.units)));
   const table::Marks marks = arguments.mark_best ? table::Marks::Best : table::Marks::None;
   if (!arguments.markdown.empty())
     write_whole_file(arguments.markdown, compare_text_as(report, [&](const table::Table& rows) {
@@ -356,6 +358,7 @@ Command compare_command(const GlobalOptions& global) {
                  "also write the table for a page on GitHub, or alone to -");
   command.option("--latex", &arguments->latex,
                  "also write the table for a paper (booktabs), or alone to -");
+  add_units_option(command, arguments->units);
   command.option("--mark-best", &arguments->mark_best,
                  "in --latex and --markdown: the best of each number in bold, the second best "
                  "underlined or in italics");

@@ -182,8 +182,8 @@ std::string compare_json(const CompareReport& report) {
   return json_text("kvloupe-compare/1", json);
 }
 
-std::string compare_csv(const CompareReport& report) {
-  return table::csv_text(table_of(report, Form::Csv));
+std::string compare_csv(const CompareReport& report, table::CsvHead head) {
+  return table::csv_text(table_of(report, Form::Csv), head);
 }
 
 }  // namespace kvloupe::cli

@@ -62,7 +62,7 @@ std::vector<std::string> axis_titles(const CompareReport& report);
 std::vector<table::Cell> axis_cells(const replay::CompareRow& row, const CompareReport& report);
 
 std::string compare_json(const CompareReport& report);
-std::string compare_csv(const CompareReport& report);
+std::string compare_csv(const CompareReport& report, table::CsvHead head);
 
 // For people (compare_report_text.cpp): what was averaged, then a table a phase.
 std::string compare_text(const CompareReport& report);

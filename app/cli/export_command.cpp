@@ -30,6 +30,7 @@ struct Arguments {
   std::string png, svg, pdf, gif, apng, frames, csv, npy, markdown, latex, state;
   bool all_chunks = false;
   bool mark_best = false;
+  bool units = false;
   bool force = false;
 };
 
@@ -80,6 +81,8 @@ void run(const Arguments& given, const GlobalOptions& global) {
     throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
                       "add --latex F or --markdown F");
   if (given.mark_best) request.marks = table::Marks::Best;
+  check_units(given.units, given.csv);
+  request.csv_head = csv_head_of(given.units);
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
@@ -165,6 +168,7 @@ Command export_command(const GlobalOptions& global) {
       "--mark-best", &given->mark_best,
       "with these two: the best of each number in bold, the second best underlined or in "
       "italics, over all rows");
+  add_units_option(command, given->units);
   command.option("--state", &given->state,
                  "JSON to write, or -: what is shown, as it was asked for; alone it draws nothing");
   command.option(

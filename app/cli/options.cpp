@@ -93,6 +93,20 @@ void add_chunks_option(Command& command, Indices& indices, const std::string& wh
   add_indices_option(command, "--chunk", "--chunks", indices, what);
 }
 
+void add_units_option(Command& command, bool& units) {
+  command.option("--units", &units, "in --csv: heads say units, too, as in effective_budget (KVs)");
+}
+
+void check_units(bool units, const std::string& csv) {
+  if (units && csv.empty())
+    throw usage_error("--units changes nothing here", "it is for the head of a CSV",
+                      "add --csv F, or leave it out");
+}
+
+table::CsvHead csv_head_of(bool units) {
+  return units ? table::CsvHead::IdAndUnit : table::CsvHead::Id;
+}
+
 int only_one(const Indices& indices, const std::string& why) {
   if (indices.numbers.size() == 1) return indices.numbers.front();
   throw usage_error(fmt::format("{} {} names more than one", indices.option, indices.text), why,

@@ -7,6 +7,7 @@
 #include "core/base/cancel.h"
 #include "core/base/output_file.h"
 #include "core/replay/compare.h"
+#include "core/replay/table.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
 #include "core/trace/trace_types.h"
@@ -53,6 +54,12 @@ void add_prefill_chunk_option(Command& command, int& size);
 // options of the command for such files. "-" and a name without an ending are any format's.
 void check_ending(const std::string& option, const std::string& file,
                   const std::vector<std::string>& others);
+
+// --units of a command that has --csv. `units` outlives the command.
+void add_units_option(Command& command, bool& units);
+// Refuses it where `csv` is empty: there is no file that it could change.
+void check_units(bool units, const std::string& csv);
+table::CsvHead csv_head_of(bool units);
 
 // Refuses two options that write one file, under whatever names; an empty name is none.
 void check_distinct(const std::vector<std::pair<std::string, std::string>>& files);

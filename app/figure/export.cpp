@@ -165,8 +165,18 @@ std::string numbered(const std::string& file, int number) {
 
 // Marks that are asked for are there, in documents; CSV has none.
 std::string table_text(const state::Table& table, const ExportRequest& request) {
+  if (request.format == Format::Csv) {
+    const std::string text = table::csv_text(table, request.csv_head);
+    if (request.csv_head == table::CsvHead::IdAndUnit && text == table::csv_text(table))
+      throw usage_error(
+          "--units changes nothing here",
+          fmt::format("no column of the view {} has a unit that its name does not say",
+                      request.what.view),
+          "leave it out");
+    return text;
+  }
   const std::string plain = state::text_of(table, request.format);
-  if (request.marks == table::Marks::None || request.format == Format::Csv) return plain;
+  if (request.marks == table::Marks::None) return plain;
   const std::string marked = request.format == Format::Markdown
                                  ? table::markdown_text(table, request.marks)
                                  : table::latex_text(table, request.marks);

@@ -26,6 +26,7 @@ struct ExportRequest {
   std::string id_prefix = {};
   bool force = false;                       // replaces an HDF5, GGUF or safetensors file
   table::Marks marks = table::Marks::None;  // of tables in Markdown and LaTeX
+  table::CsvHead csv_head = table::CsvHead::Id;
   MemoryAccountPtr memory = std::make_shared<MemoryAccount>();
   selection::BasisMaker bases = {};
 };

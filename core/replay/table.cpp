@@ -36,8 +36,10 @@ const char* word_of(replay::Unit unit) {
   return "";
 }
 
-std::string number_text(double value, const Column& column) {
-  const double shown = column.unit == "%" ? 100 * value : value;
+std::string number_text(double value, std::optional<int> digits, const Column& column) {
+  const bool percent = column.unit == "%";
+  const double shown = percent ? 100 * value : value;
+  if (digits) return fmt::format("{:.{}f}", shown, std::max(0, *digits - (percent ? 2 : 0)));
   if (column.digits >= 0) return fmt::format("{:.{}f}", shown, column.digits);
   const int counted = column.digits == Column::kFourThatCount ? 4 : -column.digits;
   const bool long_number = std::abs(shown) >= 1e4 && std::abs(shown) < 1e15;
@@ -53,6 +55,13 @@ std::string token_text(const Token& token) {
   for (std::size_t i = 0; i < text.size(); ++i)
     shown += i < first || i >= end ? std::string("\u00B7") : text.substr(i, 1);
   return shown;
+}
+
+// Shares are written as they are, so that they have no unit here; "attend_ms" says its own.
+std::string csv_head(const Column& column, CsvHead head) {
+  const bool is_said =
+      column.unit.empty() || column.unit == "%" || column.id.ends_with("_" + column.unit);
+  return head == CsvHead::Id || is_said ? column.id : column.id + " (" + column.unit + ")";
 }
 
 std::string quoted(const std::string& text) {
@@ -91,6 +100,14 @@ Column::Column(std::string name) {
   id = std::move(name);
 }
 
+Cell Cell::within(double number, double low, double high) {
+  Cell cell(number);
+  const double half = (high - low) / 2;
+  if (half > 0 && std::isfinite(half))
+    cell.digits_ = std::max(0, 1 - static_cast<int>(std::floor(std::log10(half))));
+  return cell;
+}
+
 const Cell& Table::at(std::size_t row, const std::string& id) const {
   const auto column =
       std::find_if(columns.begin(), columns.end(), [&](const Column& one) { return one.id == id; });
@@ -118,7 +135,7 @@ std::string words_of(const Cell& cell, const Column& column) {
   return std::visit(
       Visitor{[](Cell::Unknown) { return std::string("-"); },
               [](bool flag) { return std::string(flag ? "yes" : "no"); },
-              [&](double number) { return number_text(number, column); },
+              [&](double number) { return number_text(number, cell.digits(), column); },
               [](const Term& term) { return std::string(term.words); },
               [](const Token& token) { return token_text(token); },
               [](const HeadRow& row) { return replay::row_words(row.layout, row.row); },
@@ -126,7 +143,7 @@ std::string words_of(const Cell& cell, const Column& column) {
       cell.value());
 }
 
-std::string csv_text(const Table& table) {
+std::string csv_text(const Table& table, CsvHead head) {
   std::string out;
   const auto append_line = [&](const auto& text_of, bool is_head) {
     const char* comma = "";
@@ -140,7 +157,7 @@ std::string csv_text(const Table& table) {
     }
     out += '\n';
   };
-  append_line([&](std::size_t i) { return table.columns[i].id; }, true);
+  append_line([&](std::size_t i) { return csv_head(table.columns[i], head); }, true);
   for (const auto& row : table.rows)
     append_line([&](std::size_t i) { return exact_text(row[i]); }, false);
   return out;

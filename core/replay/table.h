@@ -69,8 +69,13 @@ class Cell {
   Cell(std::vector<std::string> words) : value_(std::move(words)) {}
   template <typename T>
   Cell(const std::optional<T>& value) : Cell(value ? Cell(*value) : Cell(std::nullopt)) {}
+  // A number that is known to lie from `low` to `high`: people read two digits of half of that, and none after them.
+  // As Cell(number) where an end is not known, or where both are one.
+  static Cell within(double number, double low, double high);
 
   const Value& value() const { return value_; }
+  // After the point, whatever its column says.
+  std::optional<int> digits() const { return digits_; }
   bool is_number() const {
     return std::holds_alternative<std::int64_t>(value_) || std::holds_alternative<double>(value_);
   }
@@ -81,6 +86,7 @@ class Cell {
 
  private:
   Value value_;
+  std::optional<int> digits_;
 };
 
 struct Column {
@@ -122,8 +128,10 @@ std::string exact_text(const Cell& cell);
 // As people read it, on one line.
 std::string words_of(const Cell& cell, const Column& column);
 
+// What heads a column of CSV: its id, or its id and its unit, as in "effective_budget (KVs)".
+enum class CsvHead { Id, IdAndUnit };
 // A head, then a line a row. Text is written as it is, a "=" before it too: the file is for programs.
-std::string csv_text(const Table& table);
+std::string csv_text(const Table& table, CsvHead head = CsvHead::Id);
 // For a terminal: words to the left, numbers to the right. Where the table is too wide, its head, its
 // methods and then its other text are broken; columns that are too many even so follow below.
 std::string terminal_text(const Table& table, std::size_t width = kTerminalWidth);

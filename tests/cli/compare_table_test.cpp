@@ -110,6 +110,7 @@ TEST(CompareCounts, RefusesWhatIsNotThere) {
   expect({"--columns", "all,gap"}, 2, "--columns all is not valid");
   expect({"--columns", "gap,span_kept"}, 2, "--columns span_kept has no span");
   expect({"--mark-best"}, 2, "add --latex F or --markdown F");
+  expect({"--units"}, 2, "add --csv F");
 }
 
 TEST(CompareTables, MarkTheBestWhereThatIsAskedFor) {
@@ -117,6 +118,17 @@ TEST(CompareTables, MarkTheBestWhereThatIsAskedFor) {
   EXPECT_THAT(compare(both).standard_output, Not(HasSubstr("\\textbf{")));
   both.push_back("--mark-best");
   EXPECT_THAT(compare(both).standard_output, HasSubstr("\\textbf{"));
+}
+
+TEST(CompareTables, SayUnitsInTheHeadOfTheCsvWhereThatIsAskedFor) {
+  const auto head = [](const ProgramResult& result) {
+    return result.standard_output.substr(0, result.standard_output.find('\n'));
+  };
+  const std::string plain = head(compare({"--method", kMethod, "--csv", "-"}));
+  std::string units = head(compare({"--method", kMethod, "--csv", "-", "--units"}));
+  EXPECT_NE(units, plain);
+  for (std::size_t at; (at = units.find(" (KVs)")) != std::string::npos;) units.erase(at, 6);
+  EXPECT_EQ(units, plain);
 }
 
 std::size_t longest_line(const std::string& text) {

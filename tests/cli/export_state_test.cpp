@@ -89,9 +89,9 @@ TEST(ExportState, EveryFieldSurvivesAlone) {
     EXPECT_FALSE(what == plain());
     expect_survives(what);
   };
-  for (const char* place :
-       {"layer=3", "q_head=5", "kv_head=1", "chunk=12", "query=1536", "window=16", "key=40",
-        "key=40-52", "span=needle", "layer=3,q_head=5,chunk=12,query=1536,window=4,key=1-2"})
+  for (const char* place : {"layer=3", "q_head=5", "kv_head=1", "chunk=12", "query=1536",
+                            "queries=1536-1540+1551", "window=16", "key=40", "key=40-52",
+                            "span=needle", "layer=3,q_head=5,chunk=12,query=1536,window=4,key=1-2"})
     with([&](ViewState& s) { s.place = state::parse_goto(place); });
   for (const std::vector<std::string>& methods :
        {std::vector<std::string>{"quoka:budget_tokens=256"},

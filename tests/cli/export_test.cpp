@@ -122,6 +122,26 @@ TEST(Table, MarksTheBestWhereThatIsAskedFor) {
       "--mark-best marks nothing here", "trace_info");
 }
 
+TEST(Table, SaysUnitsInTheHeadOfItsCsvWhereThatIsAskedFor) {
+  const auto table = [](const Words& more) {
+    Words words{"export",         kTrace,     "--view",
+                "method_compare", "--method", "random:budget_tokens=12"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const std::string plain = table({"--csv", "-"}).standard_output;
+  const ProgramResult result = table({"--csv", "-", "--units"});
+  ASSERT_EQ(result.exit_code, 0) << result.standard_error;
+  const std::string with_units = result.standard_output;
+  EXPECT_THAT(plain, HasSubstr(",effective_budget,"));
+  EXPECT_THAT(with_units, HasSubstr(",effective_budget (KVs),"));
+  // The head apart it is the same table.
+  EXPECT_EQ(with_units.substr(with_units.find('\n')), plain.substr(plain.find('\n')));
+  expect_refused(table({"--latex", "-", "--units"}), 2, "--units changes nothing here", "--csv F");
+  expect_refused(run_program({"export", kTrace, "--view", "trace_info", "--csv", "-", "--units"}),
+                 2, "--units changes nothing here", "no column of the view trace_info has a unit");
+}
+
 // Width and height by the header of the file.
 std::pair<int, int> size_of_png(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);

@@ -85,6 +85,35 @@ TEST(Csv, HasWhatPeopleDoNotSeeAndNothingMadeForThem) {
   EXPECT_EQ(terminal_text(table), "a  words\n1  three\n");
 }
 
+TEST(Csv, SaysUnitsWhenAsked) {
+  const Table table{{"method",
+                     Number::MassRecall,
+                     Number::EffectiveBudget,
+                     "attend_ms",
+                     {"share", "share", "%", 1}},
+                    {{MethodText{"dense"}, 0.5, 20, 1.25, 0.0625}}};
+  EXPECT_EQ(
+      csv_text(table, CsvHead::IdAndUnit),
+      "method,mass_recall,effective_budget (KVs),attend_ms,share\ndense,0.5,20,1.25,0.0625\n");
+}
+
+// Half of the interval has two digits; programs get all of the number.
+TEST(Cells, KnownWithinAnIntervalHaveTheDigitsThatItLetsCount) {
+  const auto words = [](double number, double low, double high) {
+    return words_of(Cell::within(number, low, high), {"x", "x", "", 4});
+  };
+  EXPECT_EQ(words(0.72919, 0.5914, 0.8338), "0.73");    // half is 0.1212
+  EXPECT_EQ(words(0.72919, 0.7213, 0.7371), "0.7292");  // 0.0079
+  EXPECT_EQ(words(72.919, 60, 84.5), "73");             // 12.25
+  EXPECT_EQ(words(1234.5, 1000, 3000),
+            "1234");  // 1,000: no digit of a number before the point is hidden
+  EXPECT_EQ(words(0.72919, 0.7, 0.7), "0.7292");  // as its column has them
+  EXPECT_EQ(words(0.72919, std::nan(""), 1), "0.7292");
+  EXPECT_EQ(words_of(Cell::within(0.5, 0.43, 0.57), {"x", "x", "%", 1}), "50.0");
+  EXPECT_EQ(words_of(Cell::within(std::nan(""), 0, 1), {"x", "x", "", 4}), "-");
+  EXPECT_EQ(csv_of(Cell::within(0.72919, 0.5914, 0.8338)), "a\n0.72919\n");
+}
+
 TEST(Columns, TakeWordsUnitAndDigitsFromTheNumber) {
   const Table table{
       {Number::MassRecall, "effective_budget", "attend_ms", {"share", "share", "%", 1}},
