@@ -1,6 +1,7 @@
 #include "core/base/memory_account.h"
 
 #include "core/base/error.h"
+#include "core/base/large_blocks.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -34,8 +35,14 @@ void MemoryAccount::remove(MemoryCache& cache) {
 // Entries that are dropped are destroyed here, where no lock is held: one may be the last owner of a
 // trace and its cache.
 void MemoryAccount::make_room() {
-  while (held() > limit_)
-    if (take_oldest() == nullptr) return;
+  // About so much: other threads charge and give up meanwhile.
+  std::uint64_t freed = 0;
+  for (std::uint64_t before = held(); before > limit_ && take_oldest() != nullptr;) {
+    const std::uint64_t after = held();
+    freed += before - std::min(before, after);
+    before = after;
+  }
+  if (freed > 0) give_back_freed(freed);
 }
 
 std::shared_ptr<const void> MemoryAccount::take_oldest() {
