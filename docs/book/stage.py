@@ -2,8 +2,9 @@
 """stage.py PROGRAM FOLDER [TRACE]    gathers the pages of the book
 
 Copies the Markdown of the repository, so that links from page to page hold, and writes the pages that the program knows
-best: method cards, views with a picture of each, every option of every command. The pictures are drawn from TRACE, which
-is the trace of the tour unless it is given. Ends with a message when a link leads to nothing that the book has.
+best: method cards, views with a picture of each, every option of every command. These pictures, and those of the guide
+that redraw.py knows, are drawn from TRACE, which is the trace of the tour unless it is given. Ends with a message when a
+link leads to nothing that the book has.
 """
 import html
 import json
@@ -12,6 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+from redraw import redraw
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Pages that stand outside docs/.
@@ -158,6 +161,7 @@ def main():
     trace = pathlib.Path(sys.argv[3] if len(sys.argv) == 4 else ROOT / "assets" / "traces" / "tour.h5")
     folder.mkdir(parents=True)
     copy_pages(folder)
+    redraw(program, trace, folder / "images")
     write_methods(program, folder)
     write_options(program, folder)
     write_views(program, trace, ROOT / "assets" / "results" / "smollm2_needles.h5", folder)

@@ -27,6 +27,8 @@ constexpr const char* kQuestion = "layer=2,q_head=4,chunk=4";
 constexpr const char* kNeedle = "layer=2,q_head=4,chunk=4,key=240-255";
 constexpr const char* kNeedleKey = "layer=2,q_head=4,chunk=4,key=245";
 constexpr const char* kWindow = "layer=2,q_head=4,chunk=4,window=16";
+// Several queries of that chunk, as a lasso takes them.
+constexpr const char* kQueries = "layer=2,q_head=4,queries=520-526+560+600-603";
 constexpr const char* kDecoding = "layer=2,q_head=4,chunk=9";
 constexpr const char* kBlocks = "xattention:lowering=union,block_size=32";
 constexpr const char* kEvicts = "snapkv:budget_tokens=64";
@@ -155,6 +157,8 @@ std::vector<Picture> pictures() {
       {"query_relevance", "query_relevance", kQuestion, {kRecorded}},
       {"slot_scores", "slot_scores", kNeedle, {kRecorded}},
       {"heavy_tail", "heavy_tail", kQuestion, {kRecorded}, {}, kWide},
+      {"heavy_tail_queries", "heavy_tail", kQueries, {kRecorded}, {}, kWide},
+      {"attention_map_queries", "attention_map", kQueries, {kRecorded}, {}, kWide},
       {"aqua_lanes", "aqua_lanes", kQuestion, {kLanes}, {}, kWide},
       {"block_tables", "block_tables", kQuestion, {kBlocks}, {}, kWide},
       {"block_tables_native", "block_tables", kQuestion, {kNativeBlocks}, {}, kWide},
