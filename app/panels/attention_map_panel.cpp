@@ -233,6 +233,9 @@ class AttentionMapPanel final : public Panel {
     if (difference) items = kept_by_legend(context.palette);
     items.push_back({decode ? "current step" : "current chunk", context.palette.current});
     if (asks) items.push_back({"bar at the left: rows of the question", context.palette.muted});
+    if (const std::size_t count = place.looked_at().size(); count > 0)
+      items.push_back(
+          {count == 1 ? "bar: selected query" : "bar: selected queries", context.palette.accent});
     widgets::legend_ui(context.palette, items);
     if (context.figure) return;
     beside_ui(widgets::em(1.5F), widgets::em(26));  // all three in one line

@@ -247,6 +247,7 @@ void AttentionPicture::whole_map_ui(DrawContext& context, ImVec2 size) {
   if (key <= query) {
     Place row = place;
     row.query = query;
+    row.queries = {};  // one picture of each row, whatever is selected
     const auto exact = context.workspace.ask(AttentionRowQuestion{row});
     lines.push_back(value_line(exact ? &*exact : nullptr, 0, key));
     add_block(*map, query, key, lines);
@@ -337,20 +338,22 @@ MapPlotSpec AttentionPicture::rug_of(const char* id, const std::string& label, f
   return spec;
 }
 
-// A bar left of the rows in which the question is asked.
+// Bars left of the rows in which the question is asked, and over them those of the selected queries.
 void AttentionPicture::question_rows_ui(DrawContext& context, const Place& place) {
   const trace::ChunkInfo& chunk = place.chunk_info();
-  const float left = ImPlot::GetPlotPos().x, bar = widgets::em(0.28F);
   const ImPlotRect limits = ImPlot::GetPlotLimits();
-  for (std::int32_t row = 0; row < chunk.length; ++row) {
-    if (!state::in_question(place, chunk.begin + row)) continue;
+  const auto bar = [&](std::int32_t row, float right, ImU32 color) {
     const double from = std::clamp<double>(row, limits.Y.Min, limits.Y.Max);
     const double to = std::clamp<double>(row + 1, limits.Y.Min, limits.Y.Max);
-    if (from >= to) continue;
-    ImPlot::GetPlotDrawList()->AddRectFilled({left - bar, ImPlot::PlotToPixels(0, from).y},
-                                             {left, ImPlot::PlotToPixels(0, to).y + 0.5F},
-                                             context.palette.muted);
-  }
+    if (from >= to) return;
+    ImPlot::GetPlotDrawList()->AddRectFilled(
+        {right - widgets::em(0.28F), ImPlot::PlotToPixels(0, from).y},
+        {right, ImPlot::PlotToPixels(0, to).y + 0.5F}, color);
+  };
+  const float left = ImPlot::GetPlotPos().x;
+  for (std::int32_t row = 0; row < chunk.length; ++row)
+    if (state::in_question(place, chunk.begin + row)) bar(row, left, context.palette.muted);
+  for (const std::int32_t row : place.looked_at()) bar(row, left, context.palette.accent);
 }
 
 void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
@@ -396,6 +399,7 @@ void AttentionPicture::rows_ui(DrawContext& context, ImVec2 size) {
   } else if (key <= query) {
     Place exact = place;
     exact.query = query;
+    exact.queries = {};
     const auto of_query = context.workspace.ask(AttentionRowQuestion{exact});
     lines.push_back(value_line(of_query ? &*of_query : nullptr, 0, key));
   }

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace kvloupe::panels {
 namespace {
@@ -58,7 +60,7 @@ ImU32 color_of_row(DrawContext& context, const Row& row) {
   return context.palette.muted;
 }
 
-// Each name where it lies over the fewest points and names.
+// Each name where it lies over the fewest points and names; first those at the right edge, which have the least choice.
 void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& points,
               const std::vector<ImVec2>& at) {
   const widgets::FontScope small(widgets::Type::Caption);
@@ -66,7 +68,10 @@ void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& 
   const float near = widgets::em(0.2F);
   std::vector<Circle> taken;
   for (const ImVec2& point : at) taken.push_back({point, near});
-  for (std::size_t i = 0; i < points.size(); ++i) {
+  std::vector<std::size_t> order(points.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return at[i].x; });
+  for (const std::size_t i : order) {
     const ImVec2 words = ImGui::CalcTextSize(points[i].name.c_str());
     const ImVec2 from = place_of_words(at[i], widgets::em(0.55F), widgets::em(0.55F), words, low,
                                        {low.x + size.x, low.y + size.y}, taken);
@@ -81,12 +86,13 @@ void points_ui(DrawContext& context, const std::vector<Point>& points, Number ke
   if (!ImPlot::BeginPlot("##compared", size, kScatterFlags)) return;
   ImPlot::SetupAxes(kRecall.title, name.c_str(), ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight);
-  const auto [least, most] =
-      std::minmax_element(points.begin(), points.end(),
-                          [](const Point& a, const Point& b) { return a.recall < b.recall; });
-  const double pad = std::max(0.02, 0.12 * (most->recall - least->recall));
-  ImPlot::SetupAxesLimits(std::max(0.0, least->recall - pad), most->recall + pad, -0.08, 1.08,
-                          ImPlotCond_Always);
+  const auto fit = [&](ImAxis axis, double Point::*value, double part) {
+    const auto [least, most] = std::ranges::minmax(points, {}, value);
+    const double pad = std::max(0.02, part * (most.*value - least.*value));
+    ImPlot::SetupAxisLimits(axis, least.*value - pad, most.*value + pad, ImPlotCond_Always);
+  };
+  fit(ImAxis_X1, &Point::recall, 0.12);
+  fit(ImAxis_Y1, &Point::kept, 0.18);
   ImPlot::SetupFinish();
   ImDrawList* draw = ImPlot::GetPlotDrawList();
   std::vector<ImVec2> at;

@@ -5,11 +5,15 @@
 #include "app/panels/mean_queries.h"
 #include "app/state/labels.h"
 
+#include <fmt/format.h>
 #include <implot3d/implot3d.h>
 #include <implot3d/implot3d_internal.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
 namespace kvloupe::panels {
@@ -40,6 +44,13 @@ const state::GeometryQuestion::Box& box_of(const Geometry& result, const Geometr
 ImVec2 room_of(const GeometryPlot::Spec& spec) {
   const ImVec2 avail = ImGui::GetContentRegionAvail();
   return {spec.size.x > 0 ? spec.size.x : avail.x, spec.size.y > 0 ? spec.size.y : avail.y};
+}
+
+// ImPlot3D labels thirds of its steps, too. A number such as "6.66667" is left out.
+int round_tick(double value, char* buffer, int size, void* /*user_data*/) {
+  const std::string text = fmt::format("{:.5g}", value);
+  const bool exact = std::abs(std::strtod(text.c_str(), nullptr) - value) <= 1e-6 * std::abs(value);
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", exact ? text.c_str() : "");
 }
 
 // All of a box and the dots at its edge, one unit as long on both axes of a plot of this size.
@@ -238,7 +249,8 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   const bool solid = !canvas.query_depth.empty();
   const float small = (solid ? 0.55F : 1.0F) *
                       std::clamp((canvas.high.x - canvas.low.x) / widgets::em(24), 0.6F, 1.0F);
-  std::optional<std::size_t> looked, most;
+  std::vector<std::size_t> looked;
+  std::optional<std::size_t> most;
   const auto order = in_order(canvas.queries.size(), canvas.query_depth);
   for (const bool chosen : {false, true})
     for (const std::size_t i : order) {
@@ -259,10 +271,11 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
         dot.outer_ring = by_other ? widgets::color_of_slot(palette, state::Slot::B) : 0;
       }
       query_dot_ui(canvas.draw, palette, dot);
-      if (points.query_positions[i] == place.query) looked = i;
+      if (is_looked_at(place, points.query_positions[i])) looked.push_back(i);
       if (row && wanted && *row == wanted->most_of) most = i;
     }
-  if (looked) looked_at_ui(canvas.draw, palette, canvas.queries[*looked]);
+  for (const std::size_t i : looked)
+    looked_at_ui(canvas.draw, palette, canvas.queries[i], points.query_positions[i] == place.query);
   if (most && spec.names) {
     std::vector<Circle> dots;
     for (std::size_t i = 0; i < canvas.queries.size(); ++i) {
@@ -278,18 +291,9 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
   }
   mean_queries_ui(canvas.draw, palette, result, canvas.means);
 
-  const auto mark = [&](const std::vector<std::int32_t>& shown, const std::vector<ImVec2>& at,
-                        const std::vector<std::int32_t>& marked) {
-    for (std::size_t i = 0; i < at.size(); ++i)
-      if (std::binary_search(marked.begin(), marked.end(), shown[i]))
-        canvas.draw->AddCircle(at[i], widgets::em(0.4F), palette.accent, 0, widgets::em(0.1F));
-  };
-  if (spec.picked != nullptr) {
-    mark(points.query_positions, canvas.queries, spec.picked->queries);
-    mark(points.key_positions, canvas.keys, spec.picked->keys);
-  }
   Picked taken;
   if (!context.figure && lasso_.update(canvas.draw, palette, spec.lasso && canvas.hovered)) {
+    taken.closed = true;
     const auto is_held = [&](ImVec2 at) { return is_on_screen(at) && lasso_.holds(at); };
     for (std::size_t i = 0; i < canvas.queries.size(); ++i)
       if (is_held(canvas.queries[i])) taken.queries.push_back(points.query_positions[i]);
@@ -302,7 +306,9 @@ Picked GeometryPlot::dots_ui(DrawContext& context, const Geometry& result, const
 }
 
 Picked GeometryPlot::draw(DrawContext& context, const Geometry& result, const Wanted& wanted,
-                          const Spec& spec) {
+                          const Spec& asked) {
+  Spec spec = asked;
+  spec.lasso |= lasso_.is_drawn();  // also when Shift is let go of before the button
   return result.question.form.dimensions == 3 ? draw_solid(context, result, wanted, spec)
                                               : draw_flat(context, result, wanted, spec);
 }
@@ -429,6 +435,8 @@ Picked GeometryPlot::draw_solid(DrawContext& context, const Geometry& result, co
   const float edge = std::min(extent.x, extent.y) / 2;
   ImPlot3D::SetupAxes(axis_name(pca, 0, edge).c_str(), axis_name(pca, 1, edge).c_str(),
                       axis_name(pca, 2, edge).c_str());
+  for (const ImAxis3D axis : {ImAxis3D_X, ImAxis3D_Y, ImAxis3D_Z})
+    ImPlot3D::SetupAxisFormat(axis, round_tick);
   // One unit is as long on all axes: the box has the shape of the points.
   const auto& box = box_of(result, spec);
   std::array<double, 3> length{};

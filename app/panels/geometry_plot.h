@@ -18,6 +18,7 @@ namespace kvloupe::panels {
 // What a lasso holds, as positions.
 struct Picked {
   std::vector<std::int32_t> queries, keys;
+  bool closed = false;  // one was drawn, around something or nothing
   bool empty() const { return queries.empty() && keys.empty(); }
 };
 
@@ -39,11 +40,10 @@ class GeometryPlot {
     const char* id = "";
     bool queries = true, keys = true;  // what it shows
     ImVec2 size{-1, -1};
-    bool lasso = false;              // the mouse draws a lasso
-    const Picked* picked = nullptr;  // marked
-    GeometryView* view = nullptr;    // shared; null: the plot has its own
-    const Frame* frame = nullptr;    // drawn: where another plot looks closer
-    bool names = true;               // of the query that attends most to the watched keys
+    bool lasso = false;            // the mouse draws a lasso
+    GeometryView* view = nullptr;  // shared; null: the plot has its own
+    const Frame* frame = nullptr;  // drawn: where another plot looks closer
+    bool names = true;             // of the query that attends most to the watched keys
     // Key 0 lies far from the others in many heads: it is no part of the frame.
     bool without_sink = false;
     // Of method B: the queries that it asks are ringed, too, in the colours of A and B.

@@ -75,7 +75,7 @@ class HeavyTailPanel final : public Panel {
       items.push_back({state::readable_name(span->name), p.text, Shape::Dot});
     if (answer.num_queries() > 1 && place.chunk_info().begin > 0)
       items.push_back({"the chunk begins", p.muted, Shape::Line});
-    if (looked_at(place) >= 0) items.push_back({"selected query", p.accent, Shape::Ring});
+    add_looked_at(p, place.looked_at().size(), items);
     widgets::legend_ui(p, items);
     beside_ui(widgets::em(1.5F), widgets::em(22));
     color_range_ui(context, {});
@@ -145,7 +145,7 @@ class HeavyTailPanel final : public Panel {
     ImPlot::PushPlotClipRect();
     tail_curve_ui(curve, query_color(context.palette));
     power_law_ui(context, curve);
-    if (const std::int32_t row = looked_at(result.question.place); row >= 0) {
+    for (const std::int32_t row : result.question.place.looked_at()) {
       const auto rank = curve.ranking.rank[static_cast<std::size_t>(row)];
       ring_ui(context, rank + 1, 1 + curve.ranking.value[static_cast<std::size_t>(rank)]);
     }
@@ -256,7 +256,8 @@ class HeavyTailPanel final : public Panel {
 
   // Where the selected query and the keys to follow stand.
   static void marks_ui(DrawContext& context, const Place& place, const Answer& answer) {
-    if (const std::int32_t row = looked_at(place); row >= 0 && answer.num_queries() > 1) {
+    for (const std::int32_t row : place.looked_at()) {
+      if (answer.num_queries() < 2) break;
       const auto rank = answer.queries.ranking.rank[static_cast<std::size_t>(row)];
       ring_ui(context, rank + 1, answer.queries.height(static_cast<std::size_t>(rank)));
     }
@@ -361,12 +362,18 @@ class HeavyTailPanel final : public Panel {
       draw->AddLine(ImPlot::PlotToPixels(begin, limits.Y.Min),
                     ImPlot::PlotToPixels(begin, limits.Y.Max), context.palette.muted,
                     std::max(1.0F, widgets::em(0.1F)));
-    if (const std::int32_t row = looked_at(place); row >= 0) {
+    const std::vector<std::int32_t> rows = place.looked_at();
+    for (const std::int32_t row : rows) {
       const double at =
           order != nullptr ? answer.relevance.ranking.rank[static_cast<std::size_t>(row)] : row;
-      draw->AddRect(ImPlot::PlotToPixels(limits.X.Min, at),
-                    ImPlot::PlotToPixels(limits.X.Max, at + 1), context.palette.accent, 0, 0,
-                    std::max(1.0F, widgets::em(0.1F)));
+      const ImVec2 from = ImPlot::PlotToPixels(limits.X.Min, at);
+      const ImVec2 to = ImPlot::PlotToPixels(limits.X.Max, at + 1);
+      // The frames of several narrow rows would hide what is in them: bars at their left do not.
+      if (rows.size() == 1)
+        draw->AddRect(from, to, context.palette.accent, 0, 0, std::max(1.0F, widgets::em(0.1F)));
+      else
+        draw->AddRectFilled(from, {from.x + widgets::em(0.5F), std::max(to.y, from.y + 1)},
+                            context.palette.accent);
     }
     ImPlot::PopPlotClipRect();
   }

@@ -120,7 +120,7 @@ void what_if_ui(DrawContext& context, const KeyUnderMethod& key, const Counterfa
   const bool button = what_if.spec && !context.figure;
   Pill pill{what_if.change, what_if.kept ? p.hit : p.miss, false,
             what_if.kept ? Pill::Mark::Check : Pill::Mark::Cross};
-  if (button) pill.text += "  \u2192 B";
+  if (button) pill.text += ", as B";
   const ImVec2 size = size_of(pill);
   next_place(size.x, first);
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -155,7 +155,8 @@ std::vector<Counterfactual> what_ifs_of(const KeyUnderMethod& key) {
 void what_ifs_ui(DrawContext& context, const KeyUnderMethod& key) {
   const std::vector<Counterfactual> all = what_ifs_of(key);
   if (all.empty()) return;
-  label_ui(context, "Would one change keep it?");
+  label_ui(context, key.why.result->kept ? "Would it still be kept after one change?"
+                                         : "Would one change keep it?");
   const widgets::FontScope small(widgets::Type::Caption);
   for (std::size_t i = 0; i < all.size(); ++i) what_if_ui(context, key, all[i], i, i == 0);
 }

@@ -2,7 +2,9 @@
 
 #include "app/panels/kv_map_bars.h"
 #include "app/panels/kv_map_picture.h"
+#include "app/state/kept_of_span.h"
 #include "app/state/labels.h"
+#include "core/base/units.h"
 
 #include <fmt/format.h>
 
@@ -91,6 +93,30 @@ void tooltip(DrawContext& context, const Place& place, const analysis::KvDiffere
   widgets::tooltip(std::move(lines));
 }
 
+// Of the chunk that is shown; empty where neither chooses among keys.
+std::string finding_of(const Place& place, const analysis::KvDifference& map) {
+  const auto chunk = static_cast<std::size_t>(place.chunk);
+  if (chunk >= map.chunks.size()) return "";
+  const auto only_a = map.count(chunk, KeptBy::AOnly), only_b = map.count(chunk, KeptBy::BOnly);
+  const auto both = map.count(chunk, KeptBy::Both);
+  if (only_a + only_b + both == 0) return "";
+  std::string text = fmt::format("In {} only A keeps {} keys, only B {}, both {}.",
+                                 state::chunk_name(place.info(), place.chunk), format_count(only_a),
+                                 format_count(only_b), format_count(both));
+  const auto watched = state::watched_keys(place);
+  if (!watched) return text;
+  state::KeptOfSpan a{watched->name, 0, 0}, b = a;
+  for (const std::int32_t key : watched->keys.positions_in(0, map.num_tokens)) {
+    const KeptBy what = map.at(chunk, key);
+    if (what == KeptBy::NoCandidate) continue;
+    ++a.total;
+    a.kept += what == KeptBy::AOnly || what == KeptBy::Both;
+    b.kept += what == KeptBy::BOnly || what == KeptBy::Both;
+  }
+  b.total = a.total;
+  return a.total == 0 ? text : text + " " + state::words_of({{"A", a}, {"B", b}}) + ".";
+}
+
 }  // namespace
 
 void KvDifferenceMap::draw(DrawContext& context, const char* view, KvMapAxes& axes) {
@@ -106,6 +132,8 @@ void KvDifferenceMap::draw(DrawContext& context, const char* view, KvMapAxes& ax
     both_chips_ui(context, place, state::facts_of(place, question.a),
                   state::facts_of(place, question.b));
   if (!ready_ui(context, result, "Comparing what A and B keep")) return;
+  if (const std::string finding = finding_of(place, result->map); !finding.empty())
+    headline_ui(context, finding);
   const bool truth = context.workspace.option(view, "truth") == "on";
   TrueKeys true_keys;
   if (truth)

@@ -280,13 +280,14 @@ class KvMapPanel final : public Panel {
 
   void small_map_ui(DrawContext& context, std::size_t index, bool x_axis) {
     const Picture& picture = pictures_[index];
-    const std::string numbers = numbers_of(context, picture);
+    const std::vector<std::string> numbers = numbers_of(context, picture);
     const bool narrow = ImGui::GetContentRegionAvail().x < widgets::em(16);
-    method_line_ui(context, index, picture.map.question.method, narrow ? "" : numbers);
+    method_line_ui(context, index, picture.map.question.method,
+                   narrow ? std::vector<std::string>{} : numbers);
     if (narrow) {
       const widgets::FontScope small(widgets::Type::Caption);
       widgets::text_colored(context.palette.muted,
-                            widgets::elided(numbers, ImGui::GetContentRegionAvail().x));
+                            as_many_as_fit(numbers, ImGui::GetContentRegionAvail().x));
     }
     if (!ready_ui(context, picture.map, "Selecting, chunk by chunk")) return;
     ImGui::Dummy({0, widgets::em(0.7F)});
@@ -295,24 +296,28 @@ class KvMapPanel final : public Panel {
     maps_ui(context, index, ImGui::GetContentRegionAvail(), {.x_axis = x_axis, .small = true});
   }
 
-  // "256 kept, needle 19/22, recall 0.931" of the chunk in the bar above; then the recall of the chunks that
-  // numbers are over, where those are others: "; 0.693 from the question on".
-  static std::string numbers_of(DrawContext& context, const Picture& picture) {
+  // "needle: 19/22", "recall 0.931" of the chunk in the bar above, the recall of the chunks that numbers are
+  // over, where those are others, "0.693 from the question on", and "256 kept".
+  static std::vector<std::string> numbers_of(DrawContext& context, const Picture& picture) {
     const Place& place = picture.map.question.place;
     const auto chunk = static_cast<std::size_t>(place.chunk);
-    if (!picture.map || !picture.map->map.knows(chunk)) return "";
-    std::string text = format_count(picture.map->map.kept[chunk]) + " kept";
+    if (!picture.map || !picture.map->map.knows(chunk)) return {};
+    std::vector<std::string> numbers;
     if (const auto span = state::kept_of_span(*picture.map, place))
-      text += fmt::format(", {} {}/{}", span->span, span->kept, span->total);
-    const RecallQuestion::Answer* recall = recall_of(picture);
-    if (recall == nullptr || chunk >= recall->size()) return text;
-    text += fmt::format(", recall {:.3f}", (*recall)[chunk]);
-    const state::NumberChunks chunks = chunks_of(context, place);
-    if (!chunks.chosen || (chunks.range && chunks.range->is_one() && chunks.has(place.chunk)))
-      return text;
-    const auto mean = state::mean_recall(*recall, picture.map->facts, chunks, place.info());
-    return mean ? fmt::format("{}; {:.3f} {}", text, *mean, state::brief_of(chunks, place.info()))
-                : text;
+      numbers.push_back(fmt::format("{}: {}/{}", span->span, span->kept, span->total));
+    if (const RecallQuestion::Answer* recall = recall_of(picture);
+        recall != nullptr && chunk < recall->size()) {
+      numbers.push_back(fmt::format("recall {:.3f}", (*recall)[chunk]));
+      const state::NumberChunks chunks = chunks_of(context, place);
+      const bool others =
+          chunks.chosen && !(chunks.range && chunks.range->is_one() && chunks.has(place.chunk));
+      if (const auto mean =
+              others ? state::mean_recall(*recall, picture.map->facts, chunks, place.info())
+                     : std::nullopt)
+        numbers.push_back(fmt::format("{:.3f} {}", *mean, state::brief_of(chunks, place.info())));
+    }
+    numbers.push_back(format_count(picture.map->map.kept[chunk]) + " kept");
+    return numbers;
   }
 
   void fit(const Picture& picture) { fit(picture, axes_); }

@@ -14,7 +14,8 @@ class Lasso {
   // Of the plot just drawn, while its mouse is the lasso's. True in the frame in which the line is
   // closed, which then holds() answers for.
   bool update(ImDrawList* draw, const widgets::Palette& palette, bool hovered);
-  bool holds(ImVec2 point) const;  // by the even-odd rule
+  bool holds(ImVec2 point) const;             // by the even-odd rule
+  bool is_drawn() const { return drawing_; }  // the button is held since it began
 
  private:
   std::vector<ImVec2> line_;

@@ -21,6 +21,10 @@ using state::Show;
 using state::Slot;
 
 constexpr const char* kView = "layer_head_overview";
+// em: two lists of cells beside each other.
+constexpr float kLeastBesideGrid = 36;
+// em: above a grid of several stands its method with its mean.
+constexpr float kLeastGrid = 16;
 
 class OverviewPanel final : public Panel {
  public:
@@ -83,15 +87,26 @@ class OverviewPanel final : public Panel {
   void grid_and_extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,
                             const Coloring& coloring, const OverviewHeadings& headings) {
     if (!context.figure) {
-      const float room = ImGui::GetContentRegionAvail().y;
-      const float below = room - grid_.height(result->overview) - widgets::em(0.6F);
-      const bool lists = below > widgets::em(5);
-      const float height = std::max(lists ? room - below : room, widgets::em(9));
+      const ImVec2 at = ImGui::GetCursorScreenPos(), room = ImGui::GetContentRegionAvail();
+      const ImVec2 grid = grid_.size(result->overview);
+      const float beside = room.x - grid.x - widgets::em(2);
+      const float below = room.y - grid.y - widgets::em(0.6F);
+      const bool is_beside = beside >= widgets::em(kLeastBesideGrid) && grid.y <= room.y;
+      const bool lists = !is_beside && below > widgets::em(5);
+      const float height = std::max(lists ? room.y - below : room.y, widgets::em(9));
       ImGui::BeginChild("grid", {0, height}, ImGuiChildFlags_None,
                         ImGuiWindowFlags_HorizontalScrollbar);
       grid_.draw(context, result, info, coloring);
       ImGui::EndChild();
-      if (lists) overview_lists_ui(context, result, coloring, headings);
+      if (is_beside) {
+        // Over what the grid leaves: in less width it would lie the other way.
+        ImGui::SetCursorScreenPos({at.x + room.x - beside, at.y});
+        ImGui::BeginChild("lists", {beside, height});
+        overview_lists_ui(context, result, coloring, headings);
+        ImGui::EndChild();
+      } else if (lists) {
+        overview_lists_ui(context, result, coloring, headings);
+      }
       return;
     }
     const float side = widgets::em(23);
@@ -196,6 +211,7 @@ class OverviewPanel final : public Panel {
     for (int across = 1; across <= count; ++across) {
       const float w = room.x / static_cast<float>(across) - widgets::em(2.2F);
       const float h = room.y / static_cast<float>((count + across - 1) / across) - widgets::em(5);
+      if (across > 1 && w < widgets::em(kLeastGrid)) break;
       const bool wide = w > h * 1.2F;
       const float side = std::min(w / (wide ? layers : heads), h / (wide ? heads : layers));
       if (side > longest) {
@@ -209,20 +225,22 @@ class OverviewPanel final : public Panel {
   void grid_of_ui(DrawContext& context, std::size_t index, const Overview& result, bool names_trace,
                   state::OverviewScale::Range range) {
     const NumberInfo& info = replay::info_of(result.question.number());
-    std::string mean;
+    std::vector<std::string> mean;
     if (result && result->num_known > 0) {
       double sum = 0;
       for (const std::int32_t i : result->by_worth)
         sum += result->overview.values.values[static_cast<std::size_t>(i)];
-      mean = fmt::format("mean of {} heads {:.3f}", result->num_known, sum / result->num_known);
-      if (result.question.number() != result.question.asked) mean = info.title + (", " + mean);
+      if (result.question.number() != result.question.asked) mean.emplace_back(info.title);
+      mean.push_back(fmt::format("mean {:.3f}", sum / result->num_known));
+      mean.push_back(fmt::format("{} heads", result->num_known));
     }
     if (names_trace)
-      heading_ui(
-          context, state::readable_name(result.question.place.trace->name),
-          result.question.of_method()
-              ? fmt::format("{}  {}", state::readable_name(result.question.method.id()), mean)
-              : mean);
+      heading_ui(context, state::readable_name(result.question.place.trace->name),
+                 fmt::format("{}{}",
+                             result.question.of_method()
+                                 ? state::readable_name(result.question.method.id()) + "  "
+                                 : "",
+                             fmt::join(mean, ", ")));
     else
       method_line_ui(context, index, result.question.method, mean);
     if (!ready_ui(context, result, fmt::format("Measuring {} in all layers", info.title))) return;
@@ -258,7 +276,10 @@ class OverviewPanel final : public Panel {
     drawn.answer = {result.answer, &result->less};
     drawn.stale = result.stale;
     drawn.key = result.key;
-    grid_and_extremes_ui(context, drawn, info, coloring, {"B furthest ahead", "A furthest ahead"});
+    grid_and_extremes_ui(
+        context, drawn, info, coloring,
+        {"B furthest ahead", "A furthest ahead", static_cast<std::size_t>(result->b_better),
+         static_cast<std::size_t>(result->a_better)});
   }
 
   static void difference_scale_ui(DrawContext& context,

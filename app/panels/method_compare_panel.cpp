@@ -70,11 +70,10 @@ class MethodComparePanel final : public Panel {
 
   static widgets::Chip loop_chip(const MethodCompareQuestion& question) {
     const trace::TraceInfo& info = question.place.info();
-    const bool closed = std::any_of(
-        question.methods.begin(), question.methods.end(), [&](const state::MethodChoice& method) {
-          const trace::RunInfo* run = method.run_info(info);
-          return run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
-        });
+    const bool closed = std::ranges::any_of(question.methods, [&](const auto& method) {
+      const trace::RunInfo* run = method.run_info(info);
+      return run != nullptr && run->mode == trace::LoopMode::ClosedLoop;
+    });
     return {closed ? "open and closed loop" : "open loop", 0,
             "Open loop: selected on the stored Q and K, the model did not attend to the selection. "
             "Closed loop: it did while it ran."};
@@ -123,14 +122,13 @@ class MethodComparePanel final : public Panel {
 
   static void notes_ui(DrawContext& context, const Comparison& result) {
     const std::vector<Row>& rows = result->rows;
-    const auto pending =
-        std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.pending(); });
+    const auto pending = std::ranges::count_if(rows, &Row::pending);
     if (context.figure)
-      widgets::text_wrapped(
-          context.palette.muted,
-          "mass recall, overlap, gap, watched, density: shares  \u00B7  output error: relative to "
-          "the output's "
-          "norm, bars end at the largest  \u00B7  budget, kept, by rule: KVs a row and chunk");
+      widgets::text_wrapped(context.palette.muted,
+                            "mass recall, overlap, gap, watched, density: shares  \u00B7  output "
+                            "error: relative to the "
+                            "output's norm, bars end at the largest  \u00B7  budget, kept, by "
+                            "rule: KVs a row and chunk");
     if (pending > 0)
       widgets::text_colored(context.palette.muted,
                             fmt::format("measuring: {} of {} methods to go", pending, rows.size()));
@@ -175,7 +173,9 @@ class MethodComparePanel final : public Panel {
       const bool same = std::ranges::all_of(result->rows, [&](const Row& row) {
         return row.unavailable.empty() && text_of(row, column, phase) == text;
       });
-      if (same) said += fmt::format("{}{} {}", said.empty() ? "" : ", ", column.title, text);
+      // What happens in no row needs no word, but for that no cell is averaged.
+      if (same && (text != "0" || column.is_cells()))
+        said += fmt::format("{}{} {}", said.empty() ? "" : ", ", column.title, text);
       return same;
     });
     if (said.empty()) return shown;

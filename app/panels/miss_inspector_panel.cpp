@@ -48,6 +48,8 @@ class MissInspectorPanel final : public Panel {
     if (show_now(context, kView) == state::Show::Both)
       same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
     head_.begin();
+    // What one head keeps is asked first: it must not wait behind the search in all of them.
+    const std::vector<KeyUnderMethod> known = known_of(context, watched.position);
     const std::vector<state::SpanLossNow> losses =
         span->keys.size() > 1 ? losses_of(context) : std::vector<state::SpanLossNow>();
     if (!losses.empty()) {
@@ -56,9 +58,9 @@ class MissInspectorPanel final : public Panel {
         span_verdict_ui(context, losses[i], slot, shown(slot).search_span);
       });
       span_parts_ui(context, "span map",
-                    [&](std::size_t i, Slot) { span_map_ui(context, losses[i]); });
+                    [&](std::size_t i, Slot slot) { span_map_ui(context, losses[i], slot); });
     }
-    slots_ui(context, known_of(context, watched.position), watched, losses);
+    slots_ui(context, known, watched, losses);
   }
 
  private:
@@ -100,16 +102,19 @@ class MissInspectorPanel final : public Panel {
     if (losses.empty()) return;
     ImGui::Dummy({0, widgets::grid(0.5F)});
     span_parts_ui(context, "span heads", [&](std::size_t i, Slot slot) {
-      span_heads_ui(context, losses[i], shown(slot).all_heads);
+      span_heads_ui(context, losses[i], slot, shown(slot).all_heads);
     });
   }
 
-  // The parts come one after the other: what another method did stays under its name in none of them.
+  // The parts come one after the other: what another method did, or did to other keys, stays in none of them.
   template <state::Question Q>
   static state::Result<Q> ask(state::Workspace& workspace, state::LastAnswer<Q>& shown,
                               const Q& question) {
     state::Result<Q> result = shown.ask(workspace, question);
-    if (!result.stale || result.question.method == question.method) return result;
+    if (!result.stale ||
+        (result.question.method == question.method &&
+         state::watched_keys(result.question.place) == state::watched_keys(question.place)))
+      return result;
     state::Result<Q> coming;
     coming.state = state::ResultState::Loading;
     coming.question = question;

@@ -17,7 +17,7 @@ using Grids = state::Result<NeedleGridQuestion>;
 using Grid = NeedleGridQuestion::Grid;
 
 constexpr const char* kView = "needle_grid";
-constexpr float kLeastMapWidth = 22, kLeastRow = 1.6F;  // em
+constexpr float kNames = 6.5F, kLeastCell = 3.8F, kLeastRow = 1.6F;  // em
 
 class NeedleGridPanel final : public ResultsPanel {
  protected:
@@ -42,11 +42,36 @@ class NeedleGridPanel final : public ResultsPanel {
   }
 
  private:
+  struct Arrangement {
+    std::size_t across = 1, down = 1;
+    bool dense_alone = false;  // it has the first row to itself
+  };
+  // At most `fit` side by side, in rows that are filled alike; the budgets of one method stay in a row.
+  static Arrangement arrangement_of(const std::vector<Grid>& grids, std::size_t fit) {
+    const auto id_of = [](const Grid& grid) {
+      return grid.method.substr(0, grid.method.find(':'));
+    };
+    const auto budgets = static_cast<std::size_t>(std::ranges::count_if(
+        grids, [&](const Grid& grid) { return id_of(grid) == id_of(grids.back()); }));
+    const bool pairs = budgets > 1 && fit >= budgets;
+    const bool dense_alone = grids.size() > 1 && grids[0].method == "dense" && fit > 1 &&
+                             (pairs || grids.size() % fit == 1);
+    const std::size_t count = grids.size() - (dense_alone ? 1 : 0);
+    if (pairs) fit -= fit % budgets;
+    std::size_t down = (count + fit - 1) / fit;
+    std::size_t across = (count + down - 1) / down;
+    if (pairs) across += (budgets - across % budgets) % budgets;
+    down = (count + across - 1) / across;
+    return {across, down + (dense_alone ? 1 : 0), dense_alone};
+  }
+
   // As many side by side as are wide enough to be read.
   static void maps_ui(DrawContext& context, const Grids& result, ImVec2 size) {
     const std::size_t count = result->grids.size();
-    const auto fit = static_cast<std::size_t>(std::max(1.0F, size.x / widgets::em(kLeastMapWidth)));
-    const std::size_t down = (count + fit - 1) / fit;
+    const float least_width =
+        widgets::em(kNames + kLeastCell * static_cast<float>(result->depths.size()));
+    const auto fit = static_cast<std::size_t>(std::max(1.0F, size.x / least_width));
+    const auto [across, down, dense_alone] = arrangement_of(result->grids, fit);
     const float name = ImGui::GetTextLineHeightWithSpacing();
     const auto lengths = static_cast<float>(result->lengths.size());
     const float least = name * 2 + lengths * widgets::em(kLeastRow);
@@ -54,15 +79,10 @@ class NeedleGridPanel final : public ResultsPanel {
     ImVec2 inside = size;  // beside the scroll bar where there is one
     if (!context.figure && (least + gap / 2) * static_cast<float>(down) > size.y)
       inside.x -= ImGui::GetStyle().ScrollbarSize;
-    const std::size_t across = (count + down - 1) / down;  // rows that are filled alike
     const float width =
         (inside.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
     const float most = name * 2 + lengths * widgets::em(6);
     const float height = std::clamp(size.y / static_cast<float>(down) - gap / 2, least, most);
-    // The last row would hold one map: dense has the first to itself, so that a method's budgets are beside each
-    // other.
-    const bool dense_alone =
-        across > 1 && count % across == 1 && result->grids[0].method == "dense";
     if (!context.figure) ImGui::BeginChild("maps", size);
     const ImVec2 at = ImGui::GetCursorPos();
     for (std::size_t i = 0; i < count; ++i) {
@@ -86,8 +106,8 @@ class NeedleGridPanel final : public ResultsPanel {
     std::vector<std::string> lengths;
     ScoreMap map;
     for (const std::int64_t length : result->lengths) lengths.push_back(state::length_text(length));
-    for (const double depth : result->depths)
-      map.columns.push_back(fmt::format("depth {} %", format_shortest(depth)));
+    for (const double depth : result->depths) map.columns.push_back(format_shortest(depth) + " %");
+    map.names_columns = "depth";
     map.id = "map";
     map.view = kView;
     map.rows = &lengths;

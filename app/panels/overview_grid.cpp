@@ -129,11 +129,12 @@ ImVec2 OverviewGrid::least_cell() const {
   return num_grids_ > 2 ? ImVec2(4 * pixel, 4 * pixel) : ImVec2(14 * pixel, 18 * pixel);
 }
 
-float OverviewGrid::height(const analysis::Overview& overview) const {
+ImVec2 OverviewGrid::size(const analysis::Overview& overview) const {
   const ImVec2 least = least_cell();
   const widgets::FontScope small(widgets::Type::Caption);
   const Cells grid(overview, false, least, zoom_);
-  return grid.at.y - grid.origin.y + grid.extent().y + 4;
+  return {grid.at.x - grid.origin.x + grid.extent().x + 4,
+          grid.at.y - grid.origin.y + grid.extent().y + 4};
 }
 
 void OverviewGrid::draw(DrawContext& context, const Overview& result, const NumberInfo& info,

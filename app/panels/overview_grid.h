@@ -32,7 +32,7 @@ class OverviewGrid {
   // Before the grids of a frame: how many there will be, and whether the cell that comes first by worth is framed.
   void begin_frame(std::size_t num_grids, bool frames_first = false);
   // Of the room there is, how much draw() will fill.
-  float height(const analysis::Overview& overview) const;
+  ImVec2 size(const analysis::Overview& overview) const;
   // Fills the room there is. A click goes to the cell.
   void draw(DrawContext& context, const Overview& result, const replay::NumberInfo& info,
             const Coloring& coloring);

@@ -28,6 +28,13 @@ void extreme_ui(DrawContext& context, const Overview& result, const Coloring& co
   widgets::text_colored(context.palette.muted, text);
 }
 
+// Of few cells none is in both lists.
+std::size_t count_of_list(const OverviewHeadings& headings, bool best, float lines,
+                          std::size_t cells) {
+  return std::min({static_cast<std::size_t>(lines), cells > 1 ? cells / 2 : cells,
+                   best ? headings.most_best : headings.most_worst});
+}
+
 }  // namespace
 
 void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
@@ -36,7 +43,6 @@ void remark_ui(DrawContext& context, ImU32 color, const std::string& text) {
   widgets::text_wrapped(color, text);
 }
 
-// The two ends of the list beside each other, in the room below the grid. A click goes there.
 void overview_lists_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
                        const OverviewHeadings& headings) {
   const std::vector<std::int32_t>& cells = result->by_worth;
@@ -46,12 +52,15 @@ void overview_lists_ui(DrawContext& context, const Overview& result, const Color
   const bool on_paper = context.least_plot > 0;
   constexpr float kLinesOnPaper = 4;
   const float lines = on_paper ? kLinesOnPaper : std::max(1.0F, room / line);
-  const auto count = std::min(static_cast<std::size_t>(lines), cells.size());
-  const ImVec2 size =
-      on_paper ? ImVec2(0, line * (static_cast<float>(count) + 1))
-               : ImVec2(std::min(ImGui::GetContentRegionAvail().x / 2, widgets::em(26)), 0);
+  const float width = std::min(ImGui::GetContentRegionAvail().x / 2, widgets::em(26));
+  bool beside = false;
   for (const bool best : {false, true}) {
-    if (best && !on_paper) ImGui::SameLine();
+    const std::size_t count = count_of_list(headings, best, lines, cells.size());
+    if (count == 0) continue;
+    const ImVec2 size =
+        on_paper ? ImVec2(0, line * (static_cast<float>(count) + 1)) : ImVec2(width, 0);
+    if (beside) ImGui::SameLine();
+    beside = !on_paper;
     ImGui::BeginChild(best ? "best" : "worst", size, ImGuiChildFlags_None,
                       ImGuiWindowFlags_NoScrollbar);
     heading_ui(context, best ? headings.best : headings.worst,
@@ -77,8 +86,9 @@ void overview_extremes_ui(DrawContext& context, const Overview& result,
   // As many as the height has room for, beside two headings and the meaning.
   const float room = ImGui::GetContentRegionAvail().y - widgets::em(7.5F);
   const float lines = std::clamp(room / 2 / ImGui::GetTextLineHeightWithSpacing(), 1.0F, 9.0F);
-  const std::size_t count = std::min(static_cast<std::size_t>(lines), cells.size());
   for (const bool best : {false, true}) {
+    const std::size_t count = count_of_list(headings, best, lines, cells.size());
+    if (count == 0) continue;
     {
       const widgets::FontScope strong(widgets::Type::Strong);
       widgets::text_colored(context.palette.text, best ? headings.best : headings.worst);

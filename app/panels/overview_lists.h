@@ -3,6 +3,8 @@
 
 #include "app/panels/overview_grid.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace kvloupe::panels {
@@ -10,9 +12,11 @@ namespace kvloupe::panels {
 struct OverviewHeadings {
   const char* worst;
   const char* best;
+  // At most so many cells belong under them.
+  std::size_t most_worst = SIZE_MAX, most_best = SIZE_MAX;
 };
 
-// Beside each other, in the room below the grid. A click goes there.
+// Beside each other, in the room that the grid leaves below it or beside it. A click goes there.
 void overview_lists_ui(DrawContext& context, const Overview& result, const Coloring& coloring,
                        const OverviewHeadings& headings);
 // Below each other, beside the grid of a figure, with what the number means.

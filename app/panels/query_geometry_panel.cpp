@@ -6,6 +6,7 @@
 #include "app/state/kept_of_span.h"
 #include "app/state/labels.h"
 #include "app/state/token_text.h"
+#include "core/base/units.h"
 
 #include <algorithm>
 #include <array>
@@ -113,7 +114,12 @@ void legend(DrawContext& context, const std::vector<Geometry>& results, const Wa
             !words_of_chosen(*one->queries).empty())
           items.push_back({fmt::format("query that {} asks", state::letter_of(slot)),
                            widgets::color_of_slot(palette, slot), Shape::Ring});
-    add_rings(palette, result.question.place, words_of_rings(results), wanted, items);
+    const auto& shown = result->points->query_positions;
+    const auto looked = std::ranges::count_if(shown, [&](std::int32_t position) {
+      return is_looked_at(result.question.place, position);
+    });
+    add_rings(palette, result.question.place, words_of_rings(results),
+              static_cast<std::size_t>(looked), wanted, items);
     items.push_back({form.all_chunks ? "mean query, of each chunk" : "mean query",
                      palette.series[0], Shape::Triangle});
   }
@@ -290,9 +296,10 @@ class QueryGeometryPanel final : public Panel {
     headline_ui(context, both ? both_finding(results) : query_finding(place, *result->queries));
     const Wanted wanted = wanted_by(context, place);
     legend(context, results, wanted);
-    picked_ui(context, results);
-    head_.end(fmt::format("{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
-                          workspace.method(Slot::B).key()));
+    picked_ui(context);
+    head_.end(fmt::format("{}|{}|{}|{}", place.cell_key(), workspace.method(Slot::A).key(),
+                          workspace.method(Slot::B).key(),
+                          picked_words(context.workspace.place()).empty()));
     if (both)
       both_ui(context, results, wanted);
     else
@@ -331,7 +338,7 @@ class QueryGeometryPanel final : public Panel {
     for (std::size_t i = 0; i < results.size(); ++i)
       part_ui(i == 0 ? "a" : "b", i == 0, [&] {
         method_line_ui(context, i, results[i].question.method,
-                       three ? "keys" : chosen_words(context, results[i]));
+                       {three ? "keys" : chosen_words(context, results[i])});
         three ? part_plot_ui(context, results[i], wanted, plots_[i].first, 0, nullptr)
               : plots_ui(context, results[i], wanted, plots_[i], true);
       });
@@ -353,12 +360,11 @@ class QueryGeometryPanel final : public Panel {
                             .keys = view == 0,
                             .size = {-1, plot_height(context, ImGui::GetContentRegionAvail().y)}};
     spec.lasso = (lasso_ || ImGui::GetIO().KeyShift) && !context.figure;
-    spec.picked = &picked_;
     spec.view = &views_[view];
     spec.beside = beside;
     spec.without_sink = view == 0;
     const Picked taken = on.draw(context, result, wanted, spec);
-    if (!taken.empty() && !result.stale) pick(context, result, taken);
+    if (taken.closed && !result.stale) pick(context, result, taken);
   }
 
   void controls_ui(DrawContext& context) {
@@ -371,32 +377,36 @@ class QueryGeometryPanel final : public Panel {
     ImGui::Checkbox("Lasso", &lasso_);
     if (ImGui::IsItemHovered())
       widgets::tooltip(
-          "Draw around queries or keys with the left button, also with Shift held.\nKeys become "
-          "the "
-          "watched keys, the query in the middle becomes the selected one.");
+          "Draw around queries or keys with the left button, also with Shift held.\nKeys inside "
+          "become the watched keys, queries the selected ones.");
   }
 
-  // What was circled last, as long as the same points are shown.
-  void picked_ui(DrawContext& context, const std::vector<Geometry>& results) {
-    if (picked_.empty() || context.figure) return;
-    if (std::none_of(results.begin(), results.end(), [&](const Geometry& result) {
-          return picked_of_ == result.key || result.stale;
-        })) {
-      picked_ = {};
-      return;
-    }
-    std::string words = "Circled:";
-    if (!picked_.queries.empty())
-      words += fmt::format(" {} {}", picked_.queries.size(),
-                           picked_.queries.size() == 1 ? "query" : "queries");
-    if (!picked_.keys.empty()) {
-      words += fmt::format("{} {} {}", picked_.queries.empty() ? "" : " and", picked_.keys.size(),
-                           picked_.keys.size() == 1 ? "key" : "keys");
-      words += "; every view follows the keys";
-    }
+  // Several keys are watched that are no span of the trace: a lasso took them, or another hand.
+  static bool picks_keys(const Place& place) {
+    return place.keys.size() > 1 &&
+           state::watched_keys(place)->name == state::keys_words(place.keys);
+  }
+  static std::string picked_words(const Place& place) {
+    const std::int64_t queries = place.queries.size();
+    const std::string keys = picks_keys(place) ? "Watched: " + state::keys_words(place.keys) : "";
+    if (queries == 0) return keys;
+    return fmt::format("{}{} queries",
+                       keys.empty() ? "Selected: " : keys + "; selected: ", format_count(queries));
+  }
+
+  void picked_ui(DrawContext& context) {
+    const std::string words = picked_words(context.workspace.place());
+    if (words.empty() || context.figure) return;
     widgets::text_colored(context.palette.muted, words);
     ImGui::SameLine();
-    if (ImGui::SmallButton("Clear")) picked_ = {};
+    if (ImGui::SmallButton("Clear"))
+      context.workspace.cursor.change("", [](state::Selection& s) {
+        if (picks_keys(s.place)) s.place.keys = {};
+        s.place.queries = {};
+        s.place.query = -1;
+      });
+    if (ImGui::IsItemHovered())
+      widgets::tooltip("Follow the trace's needle again, if it has one, and no query");
   }
 
   // `linked`: with those of the other method.
@@ -406,10 +416,9 @@ class QueryGeometryPanel final : public Panel {
     const bool lasso = (lasso_ || ImGui::GetIO().KeyShift) && !context.figure;
     const auto plot = [&](GeometryPlot& on, GeometryPlot::Spec spec) {
       spec.lasso = lasso;
-      spec.picked = &picked_;
       if (linked) spec.view = &views_[&on == &plots.first ? 0 : 1];
       const Picked taken = on.draw(context, result, wanted, spec);
-      if (!taken.empty() && !result.stale) pick(context, result, taken);
+      if (taken.closed && !result.stale) pick(context, result, taken);
     };
     const bool apart = form.fit == Fit::Both;
     const bool closer = !apart && !linked && looks_closer(result);
@@ -449,19 +458,22 @@ class QueryGeometryPanel final : public Panel {
       titled("Queries, closer", plots.second, queries);
   }
 
-  // The state holds any keys, but one query.
+  // Of the queries the one in the middle is the one that views of a single query show.
   void pick(DrawContext& context, const Geometry& result, const Picked& taken) {
-    picked_ = taken;
     const Place& at = result.question.place;
-    context.workspace.cursor.change("lasso", [&](state::Selection& s) {
+    if (taken.empty()) {
+      if (const auto& say = context.workspace.traces.on_message)
+        say("The lasso held no dot: draw it around queries or keys.", false);
+      return;
+    }
+    context.workspace.cursor.change("", [&](state::Selection& s) {
       if (!taken.queries.empty()) {
         s.place.query = middle_of(result, taken.queries);
         s.place.chunk = at.info().chunk_of_token(s.place.query);
+        s.place.queries = trace::KeySet::of(taken.queries);
       }
       if (!taken.keys.empty()) s.place.keys = trace::KeySet::of(taken.keys);
     });
-    picked_of_ = key_of(
-        GeometryQuestion{context.workspace.place(), result.question.method, result.question.form});
   }
 
   std::array<state::LastAnswer<GeometryQuestion>, 2> shown_;  // of A and B
@@ -469,8 +481,6 @@ class QueryGeometryPanel final : public Panel {
   std::array<GeometryView, 2> views_;                         // of `first` and `second` of both
   SteadyHead head_;
   bool lasso_ = false;
-  Picked picked_;
-  std::string picked_of_;  // key of the answer that it was taken from
 };
 
 }  // namespace

@@ -40,7 +40,8 @@ class QueryRelevancePanel final : public Panel {
     using Shape = widgets::LegendItem::Shape;
     std::vector<widgets::LegendItem> items{
         {"query", relevance_color(context.palette, 0.7), Shape::Dot}};
-    add_rings(context.palette, place, words_of_chosen(*answer.queries), wanted, items);
+    add_rings(context.palette, place, words_of_chosen(*answer.queries), place.looked_at().size(),
+              wanted, items);
     if (theorem)
       items.push_back({"bound: no query lies above", context.palette.text, Shape::Line});
     else if (!answer.medians.empty())

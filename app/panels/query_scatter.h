@@ -110,12 +110,6 @@ inline std::string query_finding(const state::Place& place, const QueryAnswer& a
                                                                               : "does not hold");
 }
 
-// The query that the user looks at, counted from the chunk's begin; -1: none of this chunk.
-inline std::int32_t looked_at(const state::Place& place) {
-  const std::int32_t query = place.query - place.chunk_info().begin;
-  return query >= 0 && query < place.chunk_info().length ? query : -1;
-}
-
 // How much the queries attend to the watched keys; empty where none are, or where it is not known yet.
 using Wanted = state::Result<state::KeyWantedQuestion>;
 inline Wanted wanted_by(DrawContext& context, const state::Place& place) {
@@ -134,15 +128,28 @@ inline std::string words_of_chosen(const QueryAnswer& answer) {
                             : "query chosen by " + answer.chosen_by;
 }
 
-// What the rings and sizes mean; `chosen` are the legend's words for ringed queries, empty where none are.
+inline bool is_looked_at(const state::Place& place, std::int32_t position) {
+  return position == place.query || place.queries.contains(position);
+}
+
+// What the rings of looked_at_ui() mean, of which there are `count`.
+inline void add_looked_at(const widgets::Palette& palette, std::size_t count,
+                          std::vector<widgets::LegendItem>& items) {
+  if (count > 0)
+    items.push_back({count == 1 ? "selected query" : fmt::format("{} selected queries", count),
+                     palette.accent, widgets::LegendItem::Shape::Ring});
+}
+
+// What the rings and sizes mean; `chosen` are the legend's words for ringed queries, empty where none are, `looked`
+// is the number of those that are selected.
 inline void add_rings(const widgets::Palette& palette, const state::Place& place,
-                      const std::string& chosen, const Wanted& wanted,
+                      const std::string& chosen, std::size_t looked, const Wanted& wanted,
                       std::vector<widgets::LegendItem>& items) {
   constexpr auto kRing = widgets::LegendItem::Shape::Ring;
   if (!chosen.empty()) items.push_back({chosen, palette.text, kRing});
   if (state::asks_question(place))
     items.push_back({"query of the question", palette.muted, widgets::LegendItem::Shape::Diamond});
-  if (looked_at(place) >= 0) items.push_back({"selected query", palette.accent, kRing});
+  add_looked_at(palette, looked, items);
   if (wanted)
     items.push_back({fmt::format("larger: attends more to {} (at most {:.2g} %)",
                                  name_of_keys(place), 100 * wanted->most),
@@ -179,9 +186,10 @@ inline void query_dot_ui(ImDrawList* draw, const widgets::Palette& palette, cons
                     corners, line);
 }
 
-// The query that the user looks at.
-inline void looked_at_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at) {
-  draw->AddCircle(at, widgets::em(0.65F), palette.accent, 0, widgets::em(0.14F));
+// A query that the user looks at, alone or among others: then those have smaller rings.
+inline void looked_at_ui(ImDrawList* draw, const widgets::Palette& palette, ImVec2 at, bool first) {
+  draw->AddCircle(at, widgets::em(first ? 0.65F : 0.4F), palette.accent, 0,
+                  widgets::em(first ? 0.14F : 0.1F));
 }
 
 struct Circle {
@@ -240,7 +248,7 @@ inline ImVec2 place_of_words(ImVec2 at, float least, float most, ImVec2 size, Im
     for (const Circle& words : clear) sum += hides(words) ? kUnread : crosses(words) ? kHidden : 0;
     for (const Circle& dot : dots) {
       const bool own = dot.at.x == at.x && dot.at.y == at.y;
-      sum += hides(dot) ? kHidden : !own && crosses(dot) ? 1 : 0;
+      sum += hides(dot) ? (own ? kUnread : kHidden) : !own && crosses(dot) ? 1 : 0;
     }
     return sum;
   };
@@ -286,8 +294,9 @@ void queries_ui(DrawContext& context, const state::Place& place, const QueryAnsw
             draw, context.palette,
             {at(i), query_radius(wanted, i, chosen), relevance_color(context.palette, answer, i),
              chosen, state::in_question(place, begin + static_cast<std::int32_t>(i))});
-  if (const std::int32_t query = looked_at(place); query >= 0)
-    looked_at_ui(draw, context.palette, at(static_cast<std::size_t>(query)));
+  for (const std::int32_t query : place.looked_at())
+    looked_at_ui(draw, context.palette, at(static_cast<std::size_t>(query)),
+                 begin + query == place.query);
   if (!wanted) return;
   // Of a long chunk some of them: all of them would take long in each frame.
   constexpr std::size_t kMostDots = 2000;

@@ -160,7 +160,7 @@ void trace_ui(DrawContext& context, const ReadResults& results, const ResultSamp
   if (trace.empty()) {
     record_ui(context, results, sample);
   } else if (ImGui::SmallButton("Why?")) {
-    state::open_lost_answer(context.workspace, trace, sample.method);
+    state::open_lost_answer(context.workspace, results, sample);
   } else if (ImGui::IsItemHovered()) {
     widgets::tooltip("Opens %s where %s lost the answer", state::readable_name(trace).c_str(),
                      results.label_of(sample.method).c_str());
@@ -219,7 +219,7 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
   float label = widgets::em(4);
   for (const std::string& row : *map.rows)
     label = std::max(label, ImGui::CalcTextSize(row.c_str()).x + widgets::em(1.4F));
-  label = std::min(label, size.x * 0.35F);
+  label = std::min(label, size.x * 0.4F);
   const float head = ImGui::GetTextLineHeightWithSpacing();
   const float gap = widgets::em(0.15F);
   const float width =
@@ -228,6 +228,12 @@ void score_map_ui(DrawContext& context, const ScoreMap& map, ImVec2 size,
   const float height = (size.y - head) / static_cast<float>(std::max<std::size_t>(rows, 1));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImGui::PushID(map.id);
+  {
+    const widgets::FontScope small(widgets::Type::Caption);
+    const float wide = ImGui::CalcTextSize(map.names_columns.c_str()).x;
+    ImGui::GetWindowDrawList()->AddText({at.x + label - widgets::em(0.8F) - wide, at.y},
+                                        context.palette.muted, map.names_columns.c_str());
+  }
   for (std::size_t c = 0; c < columns; ++c) {
     const widgets::FontScope small(widgets::Type::Caption);
     const std::string text = widgets::elided(map.columns[c], width - gap);

@@ -35,6 +35,7 @@ struct ScoreMap {
   const char* id = "";
   const char* view = "";
   const std::vector<std::string>* rows = nullptr;
+  std::string names_columns;  // before their names: "depth"
   std::vector<std::string> columns;
   std::vector<Cell> cells;                          // by row, then column
   std::function<std::string(const Cell&)> explain;  // the tooltip of a cell

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -28,7 +29,26 @@ std::string words_of_time(const ReadResults& results, const ResultSample& sample
                      results.label_of(sample.method), format_duration(sample.seconds), kWork);
 }
 
-void record_now_ui(state::OpenResults& open, const ResultSample& sample) {
+// "what; why; what to do", a line each.
+void problem_ui(DrawContext& context, const std::string& said) {
+  for (std::size_t begin = 0; begin < said.size();) {
+    const std::size_t end = std::min(said.find("; ", begin), said.size());
+    widgets::text_wrapped(context.palette.error, said.substr(begin, end - begin));
+    begin = end + 2;
+  }
+}
+
+// What has grown since it was opened moves up, rather than out of the window.
+void keep_popup_inside() {
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
+  const float bottom = viewport.WorkPos.y + viewport.WorkSize.y;
+  if (at.y + size.y > bottom)
+    ImGui::SetWindowPos({at.x, std::max(viewport.WorkPos.y, bottom - size.y)});
+}
+
+void record_now_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
+  state::OpenResults& open = context.workspace.results;
   const std::string why = open.recording.running()
                               ? "Another sample is being recorded: wait for it, or cancel it"
                               : open.recording.obstacle();
@@ -37,6 +57,9 @@ void record_now_ui(state::OpenResults& open, const ResultSample& sample) {
   ImGui::EndDisabled();
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
     widgets::tooltip({{why.empty() ? "In the background: the window goes on" : why}});
+  const std::string problem = open.recording.problem_of(results.file.path, sample.id);
+  for (const std::string& said : {open.recording.obstacle(), problem})
+    if (!said.empty()) problem_ui(context, said);
 }
 
 void by_command_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
@@ -78,14 +101,16 @@ void record_ui(DrawContext& context, const ReadResults& results, const ResultSam
     widgets::tooltip({{is_recorded ? recording.words() : "Record a trace of it"}});
   ImGui::SetNextWindowSize({widgets::em(32), 0});
   if (!ImGui::BeginPopup(kPopup)) return;
+  keep_popup_inside();
   if (is_recorded) {
+    recording.look_on();
     under_way_ui(context);
   } else {
     widgets::text_wrapped(
         context.palette.text,
         "Records the sample to a trace beside the results. One is recorded at a time.");
     widgets::text_wrapped(context.palette.muted, words_of_time(results, sample));
-    record_now_ui(context.workspace.results, sample);
+    record_now_ui(context, results, sample);
     ImGui::Separator();
     by_command_ui(context, results, sample);
   }

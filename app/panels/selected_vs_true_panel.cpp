@@ -113,17 +113,18 @@ class SelectedVsTruePanel final : public Panel {
     bars_.draw(context, {methods[1]}, ends, "##bars b", size);
   }
 
-  // "recall 0.931 (0.512 without key 0), 240 hits, 16 misses"
-  static std::string numbers_of(const SelectedVsTrueQuestion::Answer& answer) {
+  // "recall 0.931", "0.512 without key 0", "240 hits", "16 misses"
+  static std::vector<std::string> numbers_of(const SelectedVsTrueQuestion::Answer& answer) {
     const analysis::SelectedVsTrue& cell = answer.cell;
     const auto count = [](std::int64_t n, const char* one, const char* several) {
       return fmt::format("{} {}", format_count(n), n == 1 ? one : several);
     };
-    std::string text = fmt::format("recall {:.3f}", cell.mass_recall);
+    std::vector<std::string> numbers{fmt::format("recall {:.3f}", cell.mass_recall)};
     if (const auto rest = answer.recall_without_sink)
-      text += fmt::format(" ({:.3f} without key 0)", *rest);
-    return text + fmt::format(", {}, {}", count(cell.hits, "hit", "hits"),
-                              count(cell.misses, "miss", "misses"));
+      numbers.push_back(fmt::format("{:.3f} without key 0", *rest));
+    numbers.push_back(count(cell.hits, "hit", "hits"));
+    numbers.push_back(count(cell.misses, "miss", "misses"));
+    return numbers;
   }
 
   static bool first_chunk_ui(DrawContext& context, const analysis::SelectedVsTrue& cell) {

@@ -157,8 +157,20 @@ std::string letter_of_method(std::size_t index) {
                                       : std::to_string(index + 1);
 }
 
+std::string as_many_as_fit(const std::vector<std::string>& numbers, float width) {
+  for (std::size_t count = numbers.size(); count > 0; --count) {
+    std::string text = fmt::format(
+        "{}",
+        fmt::join(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(count), ", "));
+    if (count == 1 || ImGui::CalcTextSize(text.c_str()).x <= width)
+      return widgets::elided(text, width);
+  }
+  return "";
+}
+
 void method_line_ui(DrawContext& context, std::size_t index, const state::MethodChoice& method,
-                    const std::string& numbers) {
+                    const std::vector<std::string>& numbers) {
+  const std::string all = fmt::format("{}", fmt::join(numbers, ", "));
   const widgets::FontScope strong(widgets::Type::Strong);
   const float room = ImGui::GetContentRegionAvail().x - widgets::em(0.8F);
   const auto named = [&](const std::string& what) {
@@ -168,7 +180,7 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   const float least = ImGui::CalcTextSize(named(method.id()).c_str()).x;
   const float beside = [&] {
     const widgets::FontScope plain(widgets::Type::Caption);
-    return ImGui::CalcTextSize(numbers.c_str()).x;
+    return ImGui::CalcTextSize(all.c_str()).x;
   }();
   const float left = std::min(room, std::max(least, room - beside));
   const bool has_own = !state::own_name(context.workspace, method).empty();
@@ -189,8 +201,8 @@ void method_line_ui(DrawContext& context, std::size_t index, const state::Method
   ImGui::SameLine(0, widgets::em(0.8F));
   const widgets::FontScope plain(widgets::Type::Caption);
   widgets::text_colored(context.palette.muted,
-                        widgets::elided(numbers, ImGui::GetContentRegionAvail().x));
-  if (!context.figure && ImGui::IsItemHovered()) widgets::tooltip("%s", numbers.c_str());
+                        as_many_as_fit(numbers, ImGui::GetContentRegionAvail().x));
+  if (!context.figure && ImGui::IsItemHovered()) widgets::tooltip("%s", all.c_str());
 }
 
 void SteadyHead::end(const std::string& key) {

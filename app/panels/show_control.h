@@ -33,9 +33,11 @@ void same_method_ui(DrawContext& context, const state::MethodChoice& a,
 std::vector<widgets::LegendItem> kept_by_legend(const widgets::Palette& palette);
 // "A", "B", "3" of the methods drawn.
 std::string letter_of_method(std::size_t index);
-// The head of one of several: "A  quoka:budget_tokens=256   256 kept".
+// "needle: 19/22, recall 0.931" of what is told in this order: what has no room at the end is left out.
+std::string as_many_as_fit(const std::vector<std::string>& numbers, float width);
+// The head of one of several, with what says most first: "A  quoka:budget_tokens=256   needle: 19/22, 256 kept".
 void method_line_ui(DrawContext& context, std::size_t index, const state::MethodChoice& method,
-                    const std::string& numbers);
+                    const std::vector<std::string>& numbers);
 
 // What stands above a plot is as high as it was for the other method, so that flipping A and B moves
 // nothing below it.

@@ -148,7 +148,7 @@ std::vector<Remedy> remedies_of(const SpanLoss& loss) {
 
 // As many in a line as have room.
 void remedy_ui(DrawContext& context, const SpanLossNow& now, const Remedy& remedy, bool first) {
-  const std::string words = remedy.spec ? remedy.change + "  \u2192 B" : remedy.change;
+  const std::string words = remedy.spec ? fmt::format("Try {} as B", remedy.change) : remedy.change;
   const auto effect_width = [&] {
     const widgets::FontScope small(widgets::Type::Caption);
     return ImGui::CalcTextSize(remedy.effect.c_str()).x;
@@ -244,6 +244,20 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
   }
 }
 
+// What comes in place of the line that says that causes are asked for: the bar, its legend and a line of buttons. So
+// that nothing below moves when they come.
+void room_of_causes_ui() {
+  const float spacing = ImGui::GetStyle().ItemSpacing.y;
+  ImGui::Dummy({0, widgets::em(0.5F) + spacing + ImGui::GetFrameHeight()});
+}
+
+// A's and B's may stand below each other.
+void lettered_ui(DrawContext& context, state::Slot slot, const char* title, const char* remark) {
+  letter_ui(context, slot);
+  ImGui::SameLine(0, widgets::em(0.5F));
+  heading_ui(context, title, remark);
+}
+
 // More than a few on demand, by a button in the line of the heading.
 void all_heads_ui(const SpanLoss& loss, bool& all) {
   const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
@@ -258,7 +272,8 @@ void all_heads_ui(const SpanLoss& loss, bool& all) {
                                  "attention");
 }
 
-void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss, bool& all) {
+void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& loss,
+              state::Slot slot, bool& all) {
   const std::size_t most = loss.heads_of_mass(replay::kShareThatMatters).size();
   // In a low window the verdict of the key below needs the room.
   const bool low = ImGui::GetMainViewport()->Size.y < widgets::em(54);
@@ -266,7 +281,7 @@ void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& l
   const auto heads = state::heads_to_list(loss, place, all && !context.figure ? most : few);
   const table::Table table = state::span_heads_table(loss, heads);
   if (table.rows.empty()) return;
-  heading_ui(context, "Heads that matter to the span", "");
+  lettered_ui(context, slot, "Heads that matter to the span", "");
   if (!context.figure) all_heads_ui(loss, all);
   widgets::TableLook look{{0.6F, 1.4F, 0.6F, 0.5F, 1.0F, 1.0F, 1.8F}};
   if (loss.has_budgets) look.weights.push_back(0.85F);
@@ -284,10 +299,11 @@ void heads_ui(DrawContext& context, const state::Place& place, const SpanLoss& l
   widgets::table_ui(context.palette, "##span heads table", table, look);
 }
 
-void grid_ui(DrawContext& context, const SpanLossNow& now) {
+void grid_ui(DrawContext& context, const SpanLossNow& now, state::Slot slot) {
   const SpanLoss& loss = *now.loss;
   if (loss.heads.empty()) return;
-  heading_ui(context, "All layers and heads", loss.has_causes ? "a dot: this head matters" : "");
+  lettered_ui(context, slot, "All layers and heads",
+              loss.has_causes ? "a dot: this head matters" : "");
   beside_ui(widgets::em(1), widgets::em(10.5F));
   widgets::color_scale_ui(context.palette, widgets::diverging_color, "0", "1", "share kept",
                           widgets::em(4));
@@ -316,16 +332,18 @@ void span_verdict_ui(DrawContext& context, const SpanLossNow& now, state::Slot s
   causes_ui(context, loss);
   remedies_ui(context, now, search);
   if (!now.error.empty()) widgets::text_wrapped(p.error, now.error);
-  if (!now.doing.empty()) widgets::text_colored(p.muted, now.doing + "\u2026");
+  if (now.doing.empty()) return;
+  widgets::text_colored(p.muted, now.doing + "\u2026");
+  if (!loss.has_causes && loss.sums().lost() > 0 && !context.figure) room_of_causes_ui();
 }
 
-void span_map_ui(DrawContext& context, const SpanLossNow& now) {
-  if (now.loss) grid_ui(context, now);
+void span_map_ui(DrawContext& context, const SpanLossNow& now, state::Slot slot) {
+  if (now.loss) grid_ui(context, now, slot);
 }
 
-void span_heads_ui(DrawContext& context, const SpanLossNow& now, bool& all) {
+void span_heads_ui(DrawContext& context, const SpanLossNow& now, state::Slot slot, bool& all) {
   if (!now.loss || now.loss->heads.empty() || !now.loss->has_causes) return;
-  heads_ui(context, now.question.place, *now.loss, all);
+  heads_ui(context, now.question.place, *now.loss, slot, all);
 }
 
 }  // namespace kvloupe::panels

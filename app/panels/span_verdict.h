@@ -11,8 +11,9 @@ namespace kvloupe::panels {
 void span_verdict_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot,
                      bool& search);
 // How much of it each head keeps; a click goes there.
-void span_map_ui(DrawContext& context, const state::SpanLossNow& now);
+void span_map_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot);
 // The heads that matter: a few, or with `all` each.
-void span_heads_ui(DrawContext& context, const state::SpanLossNow& now, bool& all);
+void span_heads_ui(DrawContext& context, const state::SpanLossNow& now, state::Slot slot,
+                   bool& all);
 
 }  // namespace kvloupe::panels

@@ -492,7 +492,7 @@ void span_marks_ui(DrawContext& context, const state::Place& place, bool lines,
   }
   const auto& chosen = place.keys.ranges();
   for (const std::size_t named = labels.size(); const auto& [begin, end] : chosen)  // the name once
-    mark(begin, end, labels.size() == named ? "selected" : "", context.palette.text,
+    mark(begin, end, labels.size() == named ? "watched" : "", context.palette.text,
          lines && chosen.size() <= kMostEdged);
   draw->PopClipRect();
 }

@@ -236,10 +236,13 @@ void Explorer::draw_all() {
 
 void Explorer::bars_ui() {
   const bool has_tab = !workspace_.traces.tabs().empty();
+  // Of results place and methods of a trace say nothing.
+  const bool of_trace = has_tab && !panels_.now().of_results;
   menu_ui();
-  if (has_tab) transport_.draw(workspace_, gui_.palette());
+  if (of_trace) transport_.draw(workspace_, gui_.palette());
   status_ui();
-  if (settings_.text_line && workspace_.has_trace()) text_line_.draw(workspace_, gui_.palette());
+  if (settings_.text_line && of_trace && workspace_.has_trace())
+    text_line_.draw(workspace_, gui_.palette());
   if (has_tab || workspace_.results.is_open())
     rail_.draw(workspace_, panels_.now(), gui_.palette());
 }

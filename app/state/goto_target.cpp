@@ -27,22 +27,24 @@ int number_of(const std::string& text, const std::string& name, const std::strin
   return static_cast<int>(*number);
 }
 
-void read_key(const std::string& text, const std::string& value, GotoTarget& target) {
+// "40-52+60"
+trace::KeySet positions_of(const std::string& text, const std::string& name,
+                           const std::string& value) {
   std::vector<trace::TokenRange> ranges;
   for (std::size_t at = 0; at <= value.size();) {
     const std::size_t plus = std::min(value.find('+', at), value.size());
     const std::string part = value.substr(at, plus - at);
     at = plus + 1;
     const std::size_t dash = part.find('-', 1);
-    const int first = number_of(text, "key", part.substr(0, dash));
+    const int first = number_of(text, name, part.substr(0, dash));
     const int last =
-        dash == std::string::npos ? first : number_of(text, "key", part.substr(dash + 1));
+        dash == std::string::npos ? first : number_of(text, name, part.substr(dash + 1));
     if (last < first)
-      throw not_understood(text, fmt::format("the keys '{}' end before they begin", part),
-                           "write key=40-52, first and last");
+      throw not_understood(text, fmt::format("the positions '{}' end before they begin", part),
+                           fmt::format("write {}=40-52, first and last", name));
     ranges.push_back({first, last + 1});
   }
-  target.keys = trace::KeySet::of(std::move(ranges));
+  return trace::KeySet::of(std::move(ranges));
 }
 
 }  // namespace
@@ -63,15 +65,19 @@ GotoTarget parse_goto(const std::string& text) {
     if (name == "head")
       throw not_understood(text, "a head is a query head or a KV head",
                            "write q_head=3 or kv_head=3, for example");
-    if (equals == std::string::npos || (field == fields.end() && name != "key" && name != "span"))
-      throw not_understood(text, fmt::format("'{}' is no coordinate", item),
-                           "name layer, q_head, kv_head, chunk, query, key, span or window, as in "
-                           "layer=3,q_head=5,chunk=12");
+    if (equals == std::string::npos ||
+        (field == fields.end() && name != "key" && name != "span" && name != "queries"))
+      throw not_understood(
+          text, fmt::format("'{}' is no coordinate", item),
+          "name layer, q_head, kv_head, chunk, query, queries, key, span or window, as in "
+          "layer=3,q_head=5,chunk=12");
     const std::string value = item.substr(equals + 1);
     if (name == "span" && !value.empty() && (value[0] < '0' || value[0] > '9'))
       target.span = value;
+    else if (name == "queries")
+      target.queries = positions_of(text, name, value);
     else if (field == fields.end())
-      read_key(text, value, target);
+      target.keys = positions_of(text, "key", value);
     else
       *field->second = number_of(text, name, value);
   }
@@ -89,6 +95,7 @@ std::string goto_text(const GotoTarget& target) {
   add("chunk", target.chunk);
   add("query", target.query);
   add("window", target.window);
+  if (target.queries) items.push_back("queries=" + target.queries->text());
   if (target.keys) items.push_back("key=" + target.keys->text());
   if (target.span) items.push_back("span=" + *target.span);
   return fmt::format("{}", fmt::join(items, ","));

@@ -16,8 +16,9 @@ inline constexpr const char* kNoSpan = "none";
 // there "key=40-52+60+71".
 struct GotoTarget {
   std::optional<int> layer, q_head, kv_head, chunk, query, window;
-  std::optional<trace::KeySet> keys;  // "key=40", "key=40-52", "key=40-52+60"
-  std::optional<std::string> span;    // of the trace: its keys
+  std::optional<trace::KeySet> queries;  // "queries=1536-1540+1551", picked together
+  std::optional<trace::KeySet> keys;     // "key=40", "key=40-52", "key=40-52+60"
+  std::optional<std::string> span;       // of the trace: its keys
   bool operator==(const GotoTarget&) const = default;
 };
 GotoTarget parse_goto(const std::string& text);  // throws Error{Usage}

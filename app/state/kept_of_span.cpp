@@ -41,6 +41,9 @@ std::string words_of(const KeptOfSpan& kept) {
 std::string words_of(const std::vector<KeptBy>& each) {
   const KeptOfSpan& first = each.front().kept;
   const bool of_one = first.total == 1;
+  if (of_one && each.size() == 2 && (each[1].kept.kept == 0) == (first.kept == 0))
+    return fmt::format("{} and {} {} {}", each[0].who, each[1].who,
+                       first.kept == 0 ? "lose" : "keep", name_of_one(first.span));
   std::string text = of_one ? "" : fmt::format("Of {} ", keys_of(first.span, first.total));
   for (const KeptBy& one : each) {
     const bool begins = &one == &each.front();

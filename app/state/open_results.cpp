@@ -135,6 +135,7 @@ void OpenResults::begin_frame() {
   const bool failed = !ended->problem.empty();
   if (!ended->trace.empty()) open(ended->results);
   if (!on_message) return;
+  if (failed && ended->is_seen) return;
   if (failed)
     on_message("The sample was not recorded: " + ended->problem, true);
   else if (ended->trace.empty())

@@ -85,12 +85,16 @@ std::string note_of(const OpenTrace& other, const Place& place, const AlignedTra
 // The partners of the place's query and keys, or none.
 void move_tokens(const Place& from, const AlignedTraces& aligned, Place& to) {
   const replay::KeyPairs& pairs = aligned.keys();
+  const auto partners_of = [&](const trace::KeySet& tokens) {
+    std::vector<std::int32_t> partners;
+    for (const std::int32_t token : tokens.positions_in(0, tokens.bound()))
+      if (const std::int32_t partner = pairs.in_b(token); partner >= 0) partners.push_back(partner);
+    return trace::KeySet::of(partners);
+  };
   if (from.query >= 0) to.query = pairs.in_b(from.query);
+  to.queries = partners_of(from.queries);
   if (!from.has_keys()) return;
-  std::vector<std::int32_t> partners;
-  for (const std::int32_t key : from.keys.positions_in(0, from.keys.bound()))
-    if (const std::int32_t partner = pairs.in_b(key); partner >= 0) partners.push_back(partner);
-  to.keys = trace::KeySet::of(partners);
+  to.keys = partners_of(from.keys);
   to.watches_nothing = to.keys.empty();
 }
 

@@ -17,7 +17,7 @@ std::string Place::key(PlaceParts parts) const {
   if ((parts & At::KvHead) != 0) key += fmt::format("|kv{}", kv_head());
   if ((parts & At::QHead) != 0) key += fmt::format("|h{}", q_head);
   if ((parts & At::Chunk) != 0) key += fmt::format("|c{}", chunk);
-  if ((parts & At::Query) != 0) key += fmt::format("|q{}", query);
+  if ((parts & At::Query) != 0) key += fmt::format("|q{}+{}", query, queries.text());
   if ((parts & At::Window) != 0) {
     const auto [begin, end] = query_window();
     key += fmt::format("|q{}-{}", begin, end);
@@ -25,6 +25,14 @@ std::string Place::key(PlaceParts parts) const {
   if ((parts & At::Keys) == 0) return key;
   const auto watched = watched_keys(*this);
   return key + (watched ? "|k" + watched->keys.text() : "|no keys");
+}
+
+std::vector<std::int32_t> Place::looked_at() const {
+  const trace::ChunkInfo& here = chunk_info();
+  const trace::KeySet all = queries.empty() ? trace::KeySet{query, query + 1} : queries;
+  std::vector<std::int32_t> rows = all.positions_in(here.begin, here.end());
+  for (std::int32_t& row : rows) row -= here.begin;
+  return rows;
 }
 
 std::vector<std::string> coordinates_of(PlaceParts parts) {

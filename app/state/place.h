@@ -38,6 +38,8 @@ struct Place {
   int q_head = 0;
   int chunk = 0;
   std::int32_t query = -1;  // absolute position, -1: all queries of the chunk
+  // Several that were picked together, `query` among them; empty: that one alone.
+  trace::KeySet queries = {};
   int window = 0;           // queries up to the chunk's end that rank keys, 0: the chunk
   trace::KeySet keys = {};  // chosen to be watched
   bool watches_nothing =
@@ -53,6 +55,8 @@ struct Place {
   int kv_head() const { return q_head / info().model.gqa_group_size(); }
   bool has_keys() const { return !keys.empty(); }
   bool has_key(std::int32_t key) const { return keys.is(key, key + 1); }  // and no other
+  // Those of the chunk that are looked at, counted from its begin: the picked ones, else the one.
+  std::vector<std::int32_t> looked_at() const;
   // The queries that `window` means: half-open, ending with the chunk.
   std::pair<std::int32_t, std::int32_t> query_window() const {
     const trace::ChunkInfo& here = chunk_info();
@@ -67,8 +71,8 @@ struct Place {
   std::string cell_key() const { return key(At::Cell); }
 };
 
-// As --goto names them: "layer", "q_head", "kv_head" (where one counts the other does), "chunk", "query",
-// "window", "key".
+// As --goto names them: "layer", "q_head", "kv_head" (where one counts the other does), "chunk", "query" (and with it
+// "queries"), "window", "key".
 std::vector<std::string> coordinates_of(PlaceParts parts);
 
 // "chunk", "decode step"

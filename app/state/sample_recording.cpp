@@ -20,13 +20,19 @@ void SampleRecording::start(const std::string& results, const std::string& id) {
   if (running()) return;
   std::vector<std::string> arguments = record_arguments(results, id);
   arguments.emplace_back("--end-with-parent");  // whatever ends the window
-  command_ = start_python_package(arguments, true);
   results_ = results;
   id_ = id;
   progress_ = "starting Python";
   trace_.clear();
+  problem_.clear();
   begin_ = std::chrono::steady_clock::now();
   cancelled_ = false;
+  try {
+    command_ = start_python_package(arguments, true);
+  } catch (const Error& error) {
+    problem_ = printable(error.what());
+    throw;
+  }
 }
 
 void SampleRecording::cancel() {
@@ -36,17 +42,19 @@ void SampleRecording::cancel() {
 }
 
 std::optional<SampleRecording::Outcome> SampleRecording::poll() {
+  const bool is_seen = std::exchange(is_looked_on_, false);
   if (!running()) return std::nullopt;
   for (std::string& line : command_->poll()) trace_ = std::move(line);
   if (std::string line = command_->last_line(); !line.empty()) progress_ = std::move(line);
   if (!command_->ended()) return std::nullopt;
   const std::unique_ptr<OwnCommand> ended = std::move(command_);
-  Outcome outcome{results_, "", ""};
+  Outcome outcome{results_, "", "", is_seen};
   // It may have been cancelled when all was done.
   if (ended->exit_code() == 0)
     outcome.trace = trace_;
   else if (!cancelled_)
-    outcome.problem = error_of_python_package(*ended).what();
+    outcome.problem = error_of_python_package(*ended, kPythonNeedsForEval).what();
+  problem_ = printable(outcome.problem);
   return outcome;
 }
 

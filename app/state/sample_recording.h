@@ -21,9 +21,10 @@ class SampleRecording {
   void cancel();  // it ends in order: nothing of the trace stays
 
   struct Outcome {
-    std::string results;  // the file
-    std::string trace;    // empty: there is none
-    std::string problem;  // why; empty: it was cancelled
+    std::string results;   // the file
+    std::string trace;     // empty: there is none
+    std::string problem;   // why; empty: it was cancelled
+    bool is_seen = false;  // where it was started, which is still open
   };
   // Once a frame. What came of one that has ended since.
   std::optional<Outcome> poll();
@@ -34,16 +35,23 @@ class SampleRecording {
   bool is_of(const std::string& results, const std::string& id) const {
     return running() && results_ == results && id_ == id;
   }
+  // Its popup is open in this frame: what comes of it is read there.
+  void look_on() { is_looked_on_ = true; }
   std::string words() const;  // how long it runs, and what it said last
+  // Why the last one that was started, of this sample, left no trace; empty: it was another, it left one or was cancelled.
+  std::string problem_of(const std::string& results, const std::string& id) const {
+    return results_ == results && id_ == id ? problem_ : "";
+  }
   // Why none can be started here; empty: it seems that one can. As it was when it was looked for.
   void look_for_python();
   const std::string& obstacle() const { return obstacle_; }
 
  private:
   std::unique_ptr<OwnCommand> command_;  // null: none
-  std::string results_, id_, progress_, trace_, obstacle_;
+  std::string results_, id_, progress_, trace_, problem_, obstacle_;
   std::chrono::steady_clock::time_point begin_;
   bool cancelled_ = false;
+  bool is_looked_on_ = false;
 };
 
 }  // namespace kvloupe::state

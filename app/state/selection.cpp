@@ -2,6 +2,7 @@
 #include "app/state/selection.h"
 
 #include "app/state/number_chunks.h"
+#include "app/state/perspectives.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/selection/spec/default_budget.h"
@@ -61,9 +62,11 @@ void check(const GotoTarget& target, const trace::TraceInfo& info) {
   below("query head", "query heads", target.q_head, info.model.num_q_heads);
   below("KV head", "KV heads", target.kv_head, info.model.num_kv_heads);
   below("token", "tokens", target.query, info.num_tokens);
-  if (!target.keys) return;
-  below("token", "tokens", target.keys->first(), info.num_tokens);
-  below("token", "tokens", target.keys->bound() - 1, info.num_tokens);
+  for (const auto* tokens : {&target.queries, &target.keys}) {
+    if (!*tokens) continue;
+    below("token", "tokens", (*tokens)->first(), info.num_tokens);
+    below("token", "tokens", (*tokens)->bound() - 1, info.num_tokens);
+  }
 }
 
 const trace::TokenSpan& named_span(const std::string& name, const trace::TraceInfo& info) {
@@ -85,6 +88,7 @@ GotoTarget target_of(const Place& place) {
   target.q_head = place.q_head;
   target.chunk = place.chunk;
   if (place.query >= 0) target.query = place.query;
+  if (!place.queries.empty()) target.queries = place.queries;
   if (place.window > 0) target.window = place.window;
   if (place.watches_nothing) target.span = kNoSpan;
   if (place.has_keys()) target.keys = place.keys;
@@ -99,9 +103,17 @@ void apply_goto(Place& place, const GotoTarget& target) {
   if (target.layer) place.layer = *target.layer;
   if (target.kv_head) place.q_head = *target.kv_head * info.model.gqa_group_size();
   if (target.q_head) place.q_head = *target.q_head;
-  if (target.query) place.chunk = info.chunk_of_token(*target.query);
+  if (target.query && target.queries && !target.queries->contains(*target.query))
+    throw input_error(fmt::format("query {} cannot be the one of several", *target.query),
+                      "it is not among the queries " + target.queries->text(),
+                      "name one of these, or leave query out");
+  // Of several queries the first of the chunk is the one, unless it is named.
+  std::optional<int> query = target.query;
+  if (!query && target.queries) query = target.queries->first();
+  if (query) place.chunk = info.chunk_of_token(*query);
   if (target.chunk) place.chunk = *target.chunk;
-  if (target.query) place.query = *target.query;
+  if (query) place.query = *query;
+  if (target.queries) place.queries = *target.queries;
   if (target.window) place.window = *target.window;
   if (target.keys) {
     place.keys = *target.keys;
@@ -127,7 +139,14 @@ void clamp(Place& place) {
     });
   place.q_head = std::clamp(place.q_head, 0, info.model.num_q_heads - 1);
   const trace::ChunkInfo& chunk = place.chunk_info();
-  if (place.query < chunk.begin || place.query >= chunk.end()) place.query = -1;
+  // Queries picked together stay until another one is chosen; in another chunk the first of them there is the one.
+  place.queries = trace::KeySet::of(place.queries.ranges_in(0, info.num_tokens));
+  if (place.query < chunk.begin || place.query >= chunk.end()) {
+    const auto here = place.queries.positions_in(chunk.begin, chunk.end());
+    place.query = here.empty() ? -1 : here.front();
+  }
+  if (place.queries.size() < 2 || (place.query >= 0 && !place.queries.contains(place.query)))
+    place.queries = {};
   if (place.has_keys()) {
     // What lies behind the text's end becomes its last token.
     if (place.keys.first() >= info.num_tokens)
@@ -148,7 +167,11 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
   if (!same_file) {
     place.keys = {};
     place.query = -1;
+    place.queries = {};
     place.watches_nothing = false;
+    // Who opens a trace wants to see it.
+    if (selection.perspective == results_perspective().id)
+      selection.perspective = perspectives().front().id;
   }
   if (like == nullptr) {
     // The last prefill chunk asks the question: the most telling place to begin.

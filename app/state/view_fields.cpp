@@ -201,7 +201,7 @@ std::vector<ViewField> make_fields() {
       {"workspace", "", "", Shape::One, kKept,
        [](const S& s) { return unless_empty(s.perspective); }, read_perspective},
       {"device", "", kDeviceHelp, Shape::One, kAllCarriers,
-       [](const S& s) { return unless(s.device, S{}.device, s.device); },
+       [](const S& s) { return unless(s.device, std::string(device::kDefault), s.device); },
        [](S& s, const Texts& t) { s.device = t.front(); }, device::kDefault},
       {"other_trace", "other-trace", "another trace, for views that draw one beside the first",
        Shape::One, kAllCarriers, [](const S& s) { return unless_empty(s.other_trace); },

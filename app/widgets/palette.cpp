@@ -78,7 +78,7 @@ Palette make_light() {
               rgb(0x91B877), rgb(0x0B2545), rgb(0x004C40)};
   p.fit = p.series[3];
   p.good = rgb(0x00835F);
-  p.warning = rgb(0xA97B00);
+  p.warning = rgb(0x946B00);
   p.error = rgb(0xC24E00);
   return p;
 }

@@ -70,7 +70,7 @@ std::unique_ptr<OwnCommand> start_python_package(const std::vector<std::string>&
 }
 
 // "error: what; why; what to do" of the package, or what Python itself said last.
-Error error_of_python_package(const OwnCommand& ended) {
+Error error_of_python_package(const OwnCommand& ended, const char* needs) {
   constexpr std::string_view kError = "error: ", kApart = "; ";
   const std::string problem = ended.problem();
   std::string_view said = problem;
@@ -84,8 +84,9 @@ Error error_of_python_package(const OwnCommand& ended) {
                    std::string(said.substr(last + 2)));
     }
   }
-  return input_error(fmt::format("{} cannot run KVLoupe's package", python()), std::string(said),
-                     "pip install numpy h5py, or name another Python by KVLOUPE_PYTHON");
+  return input_error(
+      fmt::format("{} cannot run KVLoupe's package", python()), std::string(said),
+      fmt::format("pip install {}, or name another Python by KVLOUPE_PYTHON", needs));
 }
 
 void run_python_package(const std::vector<std::string>& arguments) {

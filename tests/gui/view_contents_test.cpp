@@ -268,7 +268,7 @@ TEST_F(ViewContents, TheDifferenceHasAColourForEachClass) {
   const auto& palette = renderer.gui().palette();
   // Along a line through the last chunks, of which all of these keys are past: where each colour is.
   std::map<analysis::KeptBy, std::pair<int, int>> seen;
-  const int y = image.height * 4 / 5;
+  const int y = image.height * 33 / 40;
   for (int x = 0; x < image.width * 2 / 3; ++x) {
     const std::uint8_t* pixel =
         image.rgba.data() + (static_cast<std::size_t>(y) * image.width + x) * 4;

@@ -3,6 +3,7 @@
 #include "app/state/questions/how_it_works/query_geometry.h"
 #include "tests/gui/window_fixture.h"
 
+#include <gmock/gmock.h>
 #include <imgui_internal.h>
 #include <implot/implot.h>
 #include <implot/implot_internal.h>
@@ -188,6 +189,56 @@ TEST_F(WindowGeometryTest, OfQueriesCircledTheMiddleOneIsSelectedInItsChunk) {
   EXPECT_EQ(place().query, position);
   EXPECT_EQ(place().chunk, place().info().chunk_of_token(position));
   EXPECT_NE(place().chunk, 15);
+}
+
+TEST_F(WindowGeometryTest, QueriesCircledTogetherAreSelectedTogetherUntilCleared) {
+  look_at_the_head();
+  set("span", "chunk");
+  set("fit", "queries");
+  settle();
+  const auto head = shown();
+  const ImPlotPlot* plot = flat_plot();
+  ASSERT_TRUE(head && plot != nullptr);
+  // Those to the right of the middle of the plot.
+  const float middle = plot->PlotRect.GetCenter().x;
+  std::vector<ImVec2> around;
+  std::vector<std::int32_t> inside;
+  for (std::size_t i = 0; i < head->points->queries.size(); ++i) {
+    const auto& query = head->points->queries[i];
+    const ImVec2 at(plot->Axes[ImAxis_X1].PlotToPixels(query[0]),
+                    plot->Axes[ImAxis_Y1].PlotToPixels(query[1]));
+    if (at.x > middle + 2) inside.push_back(head->points->query_positions[i]);
+    if (at.x > middle) around.push_back({std::max(at.x, middle + 3), at.y});
+  }
+  ASSERT_GT(inside.size(), 3U);
+  drive("lasso of queries", [&](ImGuiTestContext* ctx) {
+    ctx->KeyDown(ImGuiMod_Shift);
+    circle(ctx, around);
+    ctx->KeyUp(ImGuiMod_Shift);
+  });
+  EXPECT_TRUE(std::ranges::all_of(inside, [](std::int32_t query) {
+    return place().queries.contains(query);
+  })) << place().queries.text();
+  EXPECT_TRUE(place().queries.contains(place().query));
+  EXPECT_GE(place().looked_at().size(), inside.size());
+  settle();
+  save_picture("geometry_queries.png");
+  // One around nothing changes nothing, and the view says so.
+  const state::Place taken = place();
+  const ImVec2 corner = plot->PlotRect.Min;
+  drive("lasso of nothing", [&](ImGuiTestContext* ctx) {
+    ctx->KeyDown(ImGuiMod_Shift);
+    circle(ctx, {{corner.x + 3, corner.y + 3}, {corner.x + 9, corner.y + 9}});
+    ctx->KeyUp(ImGuiMod_Shift);
+  });
+  EXPECT_EQ(place().queries.text(), taken.queries.text());
+  EXPECT_EQ(place().query, taken.query);
+  EXPECT_THAT(explorer().messages().history().back(), testing::StartsWith("The lasso held no dot"));
+  drive("clear",
+        [&](ImGuiTestContext* ctx) { ctx->ItemClick(in("query_geometry", "/**/Clear").c_str()); });
+  EXPECT_TRUE(place().queries.empty());
+  workspace().cursor.back();
+  EXPECT_FALSE(place().queries.empty());
 }
 
 TEST_F(WindowGeometryTest, ThreeComponentsTurnAndKeysAreTakenThere) {

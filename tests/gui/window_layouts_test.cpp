@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <imgui_internal.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -235,6 +236,20 @@ TEST_F(WindowLayouts, DocksFollowTheSizeOfTheWindow) {
     EXPECT_TRUE(shell::lie_alike(panels().layout().docks, arranged)) << width;
   }
   resize(1560, 860);
+}
+
+// What lies beside the large view has its pixels, the large view the rest: shares are those on screen also where a side
+// has nothing any more.
+TEST_F(WindowLayouts, ASideThatIsClosedLeavesItsRoom) {
+  panels().duplicate(kView);
+  settle();
+  panels().set_open({"selected_vs_true@kept", "Runs@kept"}, false);
+  settle();
+  const shell::DockTree docks = panels().layout().docks;
+  ASSERT_EQ(docks.cut, shell::DockTree::Cut::Beside);
+  const float first = window(kView)->Size.x, second = window(kCopy)->Size.x;
+  EXPECT_NEAR(docks.share, first / (first + second), 0.01);
+  EXPECT_GT(std::abs(docks.share - 0.5F), 0.05F) << "else this shows nothing";
 }
 
 // Every one has one sentence, and changes nothing.

@@ -269,7 +269,10 @@ TEST_F(WindowRecord, FromTheListToItsTrace) {
 TEST_F(WindowRecord, CancelledHalfWayNothingIsLeft) {
   record_half();
   EXPECT_THAT(descendants(), Not(IsEmpty()));
-  EXPECT_THAT(recording().words(), HasSubstr("recording 1 trace takes about"));
+  // Its line may be read after the file has appeared.
+  EXPECT_TRUE(until([] {
+    return recording().words().find("recording 1 trace takes about") != std::string::npos;
+  })) << recording().words();
   // Another sample waits: its button does nothing.
   in_popup([](ImGuiTestContext* ctx) {
     press_record(ctx);
@@ -329,6 +332,10 @@ TEST_F(WindowRecord, TheResultsWereGoneBefore) {
       said(),
       ElementsAre(testing::AllOf(StartsWith("The sample was not recorded: " + path_.string() +
                                             " cannot be read; it does not exist; "))));
+  EXPECT_THAT(recording().problem_of(
+                  path_.string(), results().ready()->sample(results().sight.of_listed.front()).id),
+              HasSubstr("it does not exist"));
+  in_popup([](ImGuiTestContext* ctx) { picture(ctx, "failed_again.png"); });
   EXPECT_NE(results().ready(), nullptr);
 }
 

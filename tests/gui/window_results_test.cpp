@@ -140,6 +140,9 @@ TEST_F(WindowResults, FromACellToTheHeadThatLostTheAnswer) {
   EXPECT_EQ(place().trace->name, "lost.h5");
   EXPECT_EQ(explorer().panels().now().id, "lost");
   EXPECT_EQ(workspace().method().text.rfind("snapkv", 0), 0U) << workspace().method().text;
+  EXPECT_THAT(workspace().method(state::Slot::B).text,
+              testing::StartsWith("quoka:budget_tokens=64"))
+      << "which answered it";
   frames(4);
   settle();
   EXPECT_TRUE(workspace().results.sight.following.empty());

@@ -1,6 +1,7 @@
 // One user's way from a prompt of their own to a figure and a note, by mouse and keyboard, with the
 // model that comes with KVLoupe; then the window is closed, and a new one goes on from there.
 #include "app/figure/image.h"
+#include "app/shell/frame/dock_tree.h"
 #include "app/shell/saved/notes_file.h"
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/state/shown_methods.h"
@@ -8,6 +9,7 @@
 #include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/gui/held_display.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/slowness.h"
 #include "tests/gui/window_fixture.h"
 
@@ -19,6 +21,8 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace kvloupe {
 namespace {
@@ -48,10 +52,10 @@ class WindowStory : public test::WindowTest {
     fs::remove_all(fs::current_path() / "config");
     start_remembering();
   }
-  static void start_remembering() {
+  static void start_remembering(int width = 1560, int height = 860) {
     shell::AppWindow::Options options;
-    options.settings.window_width = 1560;
-    options.settings.window_height = 860;
+    options.settings.window_width = width;
+    options.settings.window_height = height;
     start(std::move(options));
     explorer().capture().run().program = KVLOUPE_PROGRAM;
     explorer().capture().estimator().program = KVLOUPE_PROGRAM;
@@ -65,6 +69,13 @@ class WindowStory : public test::WindowTest {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120 * test::kSlowness);
     while (!condition() && std::chrono::steady_clock::now() < end) frames(1);
     return condition();
+  }
+  static void start_again(int width = 1560, int height = 860) {
+    const test::HeldDisplay display;
+    TearDownTestSuite();  // the window is closed
+    start_remembering(width, height);
+    ASSERT_TRUE(until([] { return workspace().has_trace() || workspace().results.ready(); }));
+    settle();
   }
   std::string output() const { return (folder_ / "ferry.h5").string(); }
 
@@ -257,13 +268,7 @@ TEST_F(WindowStory, FromOnesOwnPromptToAFigureAndBackTheNextDay) {
   see_figure_before_it_is_written();
   const state::Place before = place();
 
-  {
-    const test::HeldDisplay display;
-    TearDownTestSuite();  // the window is closed
-    start_remembering();
-  }
-  ASSERT_TRUE(until([] { return workspace().has_trace(); }));
-  settle();
+  start_again();
   EXPECT_EQ(workspace().traces.ready()->path, output());
   EXPECT_EQ(selection().perspective, "kept");
   EXPECT_EQ(state::show_of(workspace(), "kv_map"), state::Show::Both);
@@ -280,6 +285,45 @@ TEST_F(WindowStory, FromOnesOwnPromptToAFigureAndBackTheNextDay) {
   go("lost");
   ASSERT_TRUE(until([] { return is_explained(Slot::A); }));
   EXPECT_EQ(loss_of(Slot::A).loss->sums().enough, enough);
+}
+
+// What nobody arranged is laid out for the window that it is shown in, also where another one has kept it.
+TEST_F(WindowStory, AnotherSizeAtTheNextStart) {
+  const auto docks = [] { return explorer().panels().layout().docks; };
+  open(test::write_gui_trace("sizes.h5"));
+  explorer().run_command("layout.reset");
+  std::vector<std::pair<std::string, shell::DockTree>> wide;
+  for (const state::Perspective& one : state::perspectives()) {
+    if (one.of_results) continue;
+    workspace().cursor.set_perspective(one.id);
+    settle();
+    explorer().run_command("layout.reset");
+    settle();
+    wide.emplace_back(one.id, docks());
+  }
+  start_again(1000, 700);
+  for (const auto& [id, of_it] : wide) {
+    workspace().cursor.set_perspective(id);
+    settle();
+    EXPECT_TRUE(docks().sides.empty()) << id << ": no room beside or below the large view";
+    save_picture("started small " + id + ".png");
+  }
+  start_again();
+  for (const auto& [id, of_it] : wide) {
+    workspace().cursor.set_perspective(id);
+    settle();
+    EXPECT_TRUE(shell::lie_alike(docks(), of_it)) << id;
+  }
+  // Results alone, too.
+  close_all();
+  test::open_results(workspace());
+  settle();
+  explorer().run_command("layout.reset");
+  settle();
+  ASSERT_FALSE(docks().sides.empty());
+  start_again(1000, 700);
+  EXPECT_TRUE(docks().sides.empty());
+  save_picture("started small results.png");
 }
 
 }  // namespace

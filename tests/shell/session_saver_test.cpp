@@ -2,10 +2,12 @@
 // without a display.
 #include "app/shell/saved/session_saver.h"
 #include "app/figure/headless.h"
+#include "app/state/perspectives.h"
 #include "app/state/view_fields.h"
 #include "core/base/paths.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/workspace_steps.h"
 
 #include <filesystem>
@@ -114,6 +116,33 @@ TEST_F(SessionSaver, ATraceWithANeedleOpensOnItAndThenWhereItWasLeft) {
   }
   Window window({a});
   EXPECT_EQ(window.workspace.option("layer_head_overview", "metric"), "mass_recall");
+}
+
+TEST_F(SessionSaver, ResultsOfAnEvaluationComeBackBesideTheTraces) {
+  const std::string a = trace("a.h5");
+  std::string results;
+  {
+    Window window({a});
+    window.workspace.traces.open(test::results_file());
+    test::settle(window.workspace);
+    results = std::filesystem::absolute(window.workspace.results.path());
+    EXPECT_EQ(window.workspace.selection().perspective, state::results_perspective().id);
+    window.keeper.save_now();
+  }
+  {
+    Window window;
+    EXPECT_EQ(window.open(), std::vector<std::string>{"a.h5"});
+    EXPECT_EQ(window.workspace.results.path(), results);
+    EXPECT_EQ(window.workspace.selection().perspective, state::results_perspective().id);
+    // Another trace that is opened now is what is wanted to be seen.
+    window.workspace.traces.open(trace("b.h5"));
+    test::settle(window.workspace);
+    EXPECT_NE(window.workspace.selection().perspective, state::results_perspective().id);
+    window.workspace.results.close();
+    window.keeper.save_now();
+  }
+  Window window;
+  EXPECT_FALSE(window.workspace.results.is_open());
 }
 
 TEST_F(SessionSaver, CopiesAndLocksComeBack) {

@@ -29,6 +29,9 @@ TEST(Findings, KeptByEachMethod) {
             "Of needle's 22 keys A keeps 19, B none");
   EXPECT_EQ(words_of({{"quoka", {"key 4", 1, 1}}, {"snapkv", {"key 4", 0, 1}}}),
             "quoka keeps key 4, snapkv loses it");
+  EXPECT_EQ(words_of({{"quoka", {"key 4", 0, 1}}, {"snapkv", {"key 4", 0, 1}}}),
+            "quoka and snapkv lose key 4");
+  EXPECT_EQ(words_of({{"A", {"key 4", 1, 1}}, {"B", {"key 4", 1, 1}}}), "A and B keep key 4");
 }
 
 OverviewQuestion::Answer overview(Number number, std::vector<float> values) {

@@ -142,6 +142,45 @@ TEST_F(ResultsState, ATraceLiesWithItsResults) {
   }
 }
 
+TEST(Results, TheMethodThatAnsweredTheSameText) {
+  ReadResults results;
+  const auto add = [&](const char* method, double score, std::int64_t budget,
+                       const char* text = "text 1") {
+    trace::ResultSample sample;
+    sample.task = "kvloupe_niah";
+    sample.sample = text;
+    sample.method = method;
+    sample.score = score;
+    sample.budget = budget;
+    results.file.samples.push_back(sample);
+    return sample;
+  };
+  const trace::ResultSample lost = add("snapkv 64", 0.5, 64);
+  add("dense", 1, -1);
+  EXPECT_EQ(method_that_answered(results, lost), "") << "dense keeps all";
+  add("h2o 64", 0.5, 64);
+  add("h2o 32", trace::ResultSample::kUnknown, 32);
+  add("quest 64", 1, 64, "text 2");
+  EXPECT_EQ(method_that_answered(results, lost), "") << "none is better at this text";
+  add("aqua", 1, -1);
+  EXPECT_EQ(method_that_answered(results, lost), "aqua");
+  add("quoka 256", 1, 256);
+  EXPECT_EQ(method_that_answered(results, lost), "quoka 256");
+  add("quoka 128", 1, 128);
+  EXPECT_EQ(method_that_answered(results, lost), "quoka 128") << "the least budget";
+  add("quoka 64", 1, 64);
+  add("quoka 32", 1, 32);
+  EXPECT_EQ(method_that_answered(results, lost), "quoka 64") << "its own budget";
+  add("oracle 512", 2, 512);
+  EXPECT_EQ(method_that_answered(results, lost), "oracle 512") << "the best score";
+  trace::ResultSample less = lost;
+  less.higher_is_better = false;
+  EXPECT_EQ(method_that_answered(results, less), "") << "none has less";
+  less.method = "quoka 64";
+  less.score = 1;
+  EXPECT_EQ(method_that_answered(results, less), "snapkv 64") << "less is better";
+}
+
 TEST(Results, AFileIsOpenedAsWhatItIs) {
   Workspace workspace;
   workspace.traces.open(test::results_file());

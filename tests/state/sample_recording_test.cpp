@@ -163,6 +163,10 @@ TEST_F(SampleRecordingTest, SaysWhyItFailed) {
       "1");
   recording_.start("/r/results.h5", "abc");
   EXPECT_EQ(outcome().problem, "no model; none is listed; name one by --model");
+  EXPECT_EQ(recording_.problem_of("/r/results.h5", "abc"),
+            "no model; none is listed; name one by --model");
+  EXPECT_EQ(recording_.problem_of("/r/results.h5", "def"), "") << "another sample";
+  EXPECT_EQ(recording_.problem_of("/r/other.h5", "abc"), "");
   use("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1");
   recording_.start("/r/results.h5", "abc");
   EXPECT_THAT(outcome().problem, HasSubstr("cannot run KVLoupe's package; ModuleNotFoundError: No "

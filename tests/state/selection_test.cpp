@@ -79,10 +79,36 @@ TEST_F(Selection, GoesWhereItIsToldOrExplains) {
   EXPECT_EQ(place().keys.bound(), 53);
   workspace.cursor.go_to(state::parse_goto("key=70+40-52+50-60"));
   EXPECT_EQ(place().keys.text(), "40-60+70");
+  // Several queries: the first is the one, unless it is named; another one ends their company.
+  workspace.cursor.go_to(state::parse_goto("queries=300+310-312"));
+  EXPECT_EQ(place().chunk, 2);
+  EXPECT_EQ(place().query, 300);
+  EXPECT_EQ(place().queries.text(), "300+310-312");
+  EXPECT_EQ(place().looked_at(), (std::vector<std::int32_t>{44, 54, 55, 56}));
+  workspace.cursor.go_to(state::parse_goto("query=311"));
+  EXPECT_EQ(place().queries.text(), "300+310-312");
+  workspace.cursor.go_to(state::parse_goto("query=305"));
+  EXPECT_TRUE(place().queries.empty());
+  EXPECT_EQ(place().looked_at(), std::vector<std::int32_t>{49});
+  workspace.cursor.go_to(state::parse_goto("query=500,queries=300+500"));
+  EXPECT_EQ(place().looked_at(), std::vector<std::int32_t>{500 - 384}) << "those of this chunk";
+  workspace.cursor.go_to(state::parse_goto("chunk=2"));
+  EXPECT_EQ(place().query, 300) << "the one of them in this chunk";
+  workspace.cursor.go_to(state::parse_goto("chunk=1"));
+  EXPECT_EQ(place().query, -1);
+  EXPECT_TRUE(place().looked_at().empty());
+  workspace.cursor.go_to(state::parse_goto("chunk=3"));
+  EXPECT_EQ(place().query, 500) << "they stay until another one is chosen";
+  workspace.cursor.go_to(state::parse_goto("query=501"));
+  EXPECT_TRUE(place().queries.empty());
+  workspace.cursor.go_to(state::parse_goto("chunk=3,queries=300+500"));
+  EXPECT_EQ(place().query, 500) << "the first of the chunk that is named";
   for (const auto& [where, has] :
        {std::pair{"chunk=8", "0 to 7"}, std::pair{"key=40-1000", "0 to 999"},
         std::pair{"key=4+1000", "0 to 999"}, std::pair{"q_head=9", "0 to 8"},
-        std::pair{"kv_head=3", "0 to 2"}, std::pair{"query=1000", "0 to 999"}}) {
+        std::pair{"kv_head=3", "0 to 2"}, std::pair{"query=1000", "0 to 999"},
+        std::pair{"queries=4+1000", "0 to 999"},
+        std::pair{"query=5,queries=4+6", "it is not among the queries 4+6"}}) {
     const std::string before = state::goto_text(place());
     try {
       workspace.cursor.go_to(state::parse_goto(where));
@@ -96,9 +122,9 @@ TEST_F(Selection, GoesWhereItIsToldOrExplains) {
 }
 
 TEST(Goto, TextThatIsNoPlaceIsRefused) {
-  for (const char* wrong :
-       {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1", "key=5-", "key=5-4",
-        "key=-5", "key=5+", "key=+5", "key=5+9-7", "chunk=99999999999", "=3", ","}) {
+  for (const char* wrong : {"chunk", "chunk=", "chunk=x", "chunk=-1", "place=3", "chunk=3;layer=1",
+                            "key=5-", "key=5-4", "key=-5", "key=5+", "key=+5", "queries=5-4",
+                            "queries=", "key=5+9-7", "chunk=99999999999", "=3", ","}) {
     try {
       state::parse_goto(wrong);
       ADD_FAILURE() << wrong;
@@ -121,6 +147,7 @@ TEST_F(Selection, PlacesAsTextLeadThereAgain) {
        {"layer=0,q_head=0,chunk=0", "layer=2,q_head=8,chunk=7,query=997",
         "layer=1,q_head=5,chunk=3,key=40", "layer=1,q_head=5,chunk=3,key=3+40-52+60",
         "layer=1,q_head=5,chunk=3,key=40-52",
+        "layer=1,q_head=4,chunk=2,query=301,queries=298-303+310",
         "layer=1,q_head=4,chunk=2,query=300,window=16,key=0-999"}) {
     workspace.cursor.go_to(state::parse_goto("layer=0,q_head=0,chunk=0"));
     state::Place fresh = place();

@@ -128,7 +128,7 @@ TEST(AlignedTraces, OfOnePromptMoveNothing) {
 
 TEST_F(TwoTraces, ThePlaceThereIsThatOfTheSameTokens) {
   open_both();
-  workspace.cursor.go_to(state::parse_goto("chunk=5,query=700,key=296-309"));
+  workspace.cursor.go_to(state::parse_goto("chunk=5,query=700,queries=699-700,key=296-309"));
   const state::OtherPlace there = other();
   ASSERT_TRUE(bool(there)) << there.why;
   EXPECT_EQ(there.place.trace->path, second());
@@ -137,6 +137,7 @@ TEST_F(TwoTraces, ThePlaceThereIsThatOfTheSameTokens) {
   // Tokens 640 to 767 are 680 to 807 there: most of them are of chunk 5, which ends at 767.
   EXPECT_EQ(there.place.chunk, 5);
   EXPECT_EQ(there.place.query, 740);
+  EXPECT_EQ(there.place.queries.text(), "739-740");
   EXPECT_EQ(there.place.keys.text(), "296-299+340-349") << "not what stands there between them";
   EXPECT_THAT(there.note, HasSubstr("share 1,000 tokens, of 1,000 here and 1,040 there"));
   EXPECT_EQ(there.method.text, workspace.method().text);

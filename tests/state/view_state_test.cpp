@@ -71,8 +71,9 @@ TEST_F(ViewState, ADeviceAndTheFormOfPicturesSurvive) {
 TEST_F(ViewState, OfEveryViewWithEveryOptionLeadsBack) {
   open();
   test::open_results(workspace);
-  for (const char* where : {"layer=0,q_head=0,chunk=0", "layer=2,q_head=7,chunk=5,key=40-52",
-                            "layer=1,q_head=4,chunk=4,query=520,window=16,key=3"}) {
+  for (const char* where :
+       {"layer=0,q_head=0,chunk=0", "layer=2,q_head=7,chunk=5,key=40-52",
+        "layer=1,q_head=4,chunk=4,query=520,queries=518-520+530,window=16,key=3"}) {
     workspace.cursor.go_to(state::parse_goto(where));
     workspace.cursor.set_method(Slot::A, "quest:budget_tokens=64,page_size=8");
     workspace.cursor.set_run(Slot::B, 2);

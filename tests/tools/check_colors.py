@@ -16,7 +16,7 @@ PALETTE = pathlib.Path(__file__).resolve().parents[2] / "app/widgets/palette.cpp
 MEANINGS = ["hit", "miss", "waste", "by_rule", "evicted", "current", "dense", "dropped"]
 LEAST_MEANINGS, LEAST_CAUSES = 16.0, 10.0
 # Words in other colours go through widgets::ink_of (app/widgets/ink.h). `faint` is of what may be overlooked.
-WORDS = ["text", "muted", "accent", "slot_b", "good", "error"]
+WORDS = ["text", "muted", "accent", "slot_b", "good", "warning", "error"]
 LEAST_CONTRAST = 4.5
 EYES = {
     "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],

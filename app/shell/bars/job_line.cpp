@@ -10,18 +10,20 @@ namespace kvloupe::shell {
 
 void recording_ui(state::OpenResults& results, const widgets::Palette& palette) {
   if (!results.recording.running()) return;
-  const float room = ImGui::GetContentRegionAvail().x / 2;
-  widgets::text_colored(palette.accent, widgets::elided(results.recording.words(), room));
-  ImGui::SameLine();
+  // The button first: it stays where it is while the words change.
   if (ImGui::SmallButton("Cancel##recording")) results.recording.cancel();
   if (ImGui::IsItemHovered()) widgets::tooltip("Nothing of the sample's trace stays");
+  ImGui::SameLine();
+  const float room = ImGui::GetContentRegionAvail().x / 2;
+  widgets::text_colored(palette.accent, widgets::elided(results.recording.words(), room));
   ImGui::SameLine();
 }
 
 void job_ui(state::Workspace& workspace, const widgets::Palette& palette) {
   const auto jobs = workspace.answers.jobs().status();
   if (jobs.empty()) {
-    widgets::text_colored(palette.faint, workspace.has_trace() ? "Ready" : "");
+    const bool idle = workspace.has_trace() && !workspace.results.recording.running();
+    widgets::text_colored(palette.faint, idle ? "Ready" : "");
     return;
   }
   const JobStatus& job = jobs.front();

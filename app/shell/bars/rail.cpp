@@ -78,17 +78,19 @@ void icon_ui(RailIcon icon, ImVec2 c, float r, ImU32 ink) {
 }
 
 // True when it was clicked.
-bool entry_ui(const Perspective& perspective, const std::string& dot, bool here, bool words,
-              const widgets::Palette& palette) {
+bool entry_ui(const Perspective& perspective, const std::string& dot, bool here, bool enabled,
+              bool words, const widgets::Palette& palette) {
   const ImVec2 size(ImGui::GetContentRegionAvail().x, widgets::em(words ? 3.4F : 2.5F));
   const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::BeginDisabled(!enabled);
   const bool clicked = ImGui::InvisibleButton(perspective.id.c_str(), size);
+  ImGui::EndDisabled();
   const bool hovered = ImGui::IsItemHovered();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 to(at.x + size.x, at.y + size.y);
   if (here || hovered) draw->AddRectFilled(at, to, here ? palette.raised : palette.line);
   if (here) draw->AddRectFilled(at, {at.x + widgets::em(0.2F), to.y}, palette.accent);
-  const ImU32 ink = here || hovered ? palette.text : palette.muted;
+  const ImU32 ink = !enabled ? palette.line : here || hovered ? palette.text : palette.muted;
   icon_ui(perspective.icon, {at.x + size.x / 2, at.y + widgets::em(1.25F)}, widgets::em(0.62F),
           here ? palette.accent : ink);
   if (words) {
@@ -100,11 +102,15 @@ bool entry_ui(const Perspective& perspective, const std::string& dot, bool here,
   if (!dot.empty())
     draw->AddCircleFilled({at.x + size.x / 2 + widgets::em(0.95F), at.y + widgets::em(0.6F)},
                           widgets::em(0.26F), palette.miss);
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) {
+  // Who has clicked knows what it is: the tooltip would lie over what was asked for.
+  bool* const pressed = ImGui::GetStateStorage()->GetBoolRef(ImGui::GetItemID());
+  *pressed = (*pressed || clicked) && hovered;
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) && !*pressed) {
     std::vector<widgets::TooltipLine> lines{
         {widgets::with_key(perspective.question, "go." + perspective.id)},
         {perspective.summary, 0, true}};
     if (!dot.empty()) lines.push_back({dot, palette.miss});
+    if (!enabled) lines.push_back({widgets::with_key("Open a trace first", "open")});
     widgets::tooltip(std::move(lines));
   }
   return clicked;
@@ -148,11 +154,10 @@ void Rail::draw(state::Workspace& workspace, const Perspective& shown,
     for (const Perspective& perspective : state::perspectives()) {
       if (perspective.of_results && !workspace.results.is_open()) continue;
       const auto dot = dots_.find(perspective.id);
-      ImGui::BeginDisabled(!workspace.has_trace() && !perspective.of_results);
+      const bool enabled = workspace.has_trace() || perspective.of_results;
       if (entry_ui(perspective, dot != dots_.end() ? dot->second : "", &perspective == &shown,
-                   words, palette))
+                   enabled, words, palette))
         workspace.cursor.set_perspective(perspective.id);
-      ImGui::EndDisabled();
     }
   }
   ImGui::End();

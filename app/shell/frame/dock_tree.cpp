@@ -1,6 +1,5 @@
 #include "app/shell/frame/dock_tree.h"
 
-#include "app/shell/frame/dock_layout.h"
 #include "app/widgets/figure.h"
 
 #include <imgui_internal.h>
@@ -36,24 +35,56 @@ void read_tabs(const ImGuiDockNode& node, const Perspective& perspective,
     for (const ImGuiTabItem& tab : node.TabBar->Tabs) add(tab.Window);
 }
 
-bool has_views(const DockTree& tree) { return tree.large || !views_in(tree).empty(); }
+// A side that holds nothing is not seen.
+bool is_seen(const ImGuiDockNode& node, const Perspective& perspective) {
+  if (node.IsCentralNode()) return true;
+  if (!node.IsLeafNode())
+    return std::any_of(std::begin(node.ChildNodes), std::end(node.ChildNodes),
+                       [&](const ImGuiDockNode* side) { return is_seen(*side, perspective); });
+  std::vector<std::string> views;
+  std::string front;
+  read_tabs(node, perspective, views, front);
+  return !views.empty();
+}
 
-DockTree read(const ImGuiDockNode& node, const Perspective& perspective) {
+bool holds_central(const ImGuiDockNode& node) {
+  return node.IsLeafNode()
+             ? node.IsCentralNode()
+             : std::any_of(std::begin(node.ChildNodes), std::end(node.ChildNodes),
+                           [](const ImGuiDockNode* side) { return holds_central(*side); });
+}
+
+// The share of its first side, by the rule of ImGui: the side without the large view has the size that it was given.
+float share_of_first(const ImGuiDockNode& node, float room) {
+  const auto axis = static_cast<ImGuiAxis>(node.SplitAxis);
+  const ImGuiDockNode &a = *node.ChildNodes[0], &b = *node.ChildNodes[1];
+  const float all = std::max(1.0F, room - ImGui::GetStyle().DockingSeparatorSize);
+  const float first = a.SizeRef[axis], second = b.SizeRef[axis];
+  if (second > 0 && holds_central(a)) return 1 - std::min(second / all, 1.0F);
+  if (first > 0 && holds_central(b)) return std::min(first / all, 1.0F);
+  return first + second > 0 ? first / (first + second) : 0.5F;
+}
+
+DockTree read(const ImGuiDockNode& node, const Perspective& perspective, ImVec2 room) {
   DockTree tree;
   if (node.IsLeafNode()) {
     read_tabs(node, perspective, tree.views, tree.front);
     tree.large = node.IsCentralNode();
     return tree;
   }
-  const auto axis = static_cast<ImGuiAxis>(node.SplitAxis);
-  const float first = node.ChildNodes[0]->Size[axis], second = node.ChildNodes[1]->Size[axis];
-  for (const ImGuiDockNode* side : node.ChildNodes) tree.sides.push_back(read(*side, perspective));
-  // A side that holds nothing is not seen.
+  // The other side has all of the room.
   for (const int empty : {0, 1})
-    if (!has_views(tree.sides[static_cast<std::size_t>(empty)]))
-      return std::move(tree.sides[static_cast<std::size_t>(1 - empty)]);
+    if (!is_seen(*node.ChildNodes[empty], perspective))
+      return read(*node.ChildNodes[1 - empty], perspective, room);
+  const auto axis = static_cast<ImGuiAxis>(node.SplitAxis);
   tree.cut = axis == ImGuiAxis_X ? DockTree::Cut::Beside : DockTree::Cut::Below;
-  if (first + second > 0) tree.share = std::clamp(first / (first + second), 0.05F, 0.95F);
+  tree.share = share_of_first(node, room[axis]);
+  ImVec2 first = room, second = room;
+  first[axis] *= tree.share;
+  second[axis] *= 1 - tree.share;
+  tree.share = std::clamp(tree.share, 0.05F, 0.95F);
+  tree.sides = {read(*node.ChildNodes[0], perspective, first),
+                read(*node.ChildNodes[1], perspective, second)};
   return tree;
 }
 
@@ -124,9 +155,9 @@ std::vector<std::string> views_in(const Layout& layout) {
   return views;
 }
 
-DockTree docks_of(const Perspective& perspective) {
+DockTree docks_of(const Perspective& perspective, Room room) {
   const ImGuiDockNode* node = ImGui::DockBuilderGetNode(dock_space_of(perspective));
-  return node != nullptr ? read(*node, perspective) : DockTree{};
+  return node != nullptr ? read(*node, perspective, {room.width, room.height}) : DockTree{};
 }
 
 bool lie_alike(const DockTree& a, const DockTree& b) {

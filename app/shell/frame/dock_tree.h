@@ -1,6 +1,7 @@
 // Reads how the docks of a workspace lie, and lays them out so again; and what is torn off of them.
 #pragma once
 
+#include "app/shell/frame/dock_layout.h"
 #include "app/shell/frame/layout.h"
 #include "app/state/perspectives.h"
 
@@ -9,7 +10,9 @@
 
 namespace kvloupe::shell {
 
-DockTree docks_of(const state::Perspective& perspective);
+// `room`: the size for which they were laid out. In another size ImGui changes the large view alone, so that shares of
+// what is on the screen would be others.
+DockTree docks_of(const state::Perspective& perspective, Room room);
 // Cut alike, with the same views in each part, whatever the order of the tabs.
 bool lie_alike(const DockTree& a, const DockTree& b);
 void build_docks(const state::Perspective& perspective, const DockTree& docks);

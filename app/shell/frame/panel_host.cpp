@@ -128,7 +128,7 @@ void PanelHost::layout_ui() {
   if (reset_layout_ || unknown)
     build_layout();
   else
-    follow_room();
+    follow_room(!first);
   reset_layout_ = false;
   take_chosen_layout();
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
@@ -150,22 +150,24 @@ std::vector<DockedView> PanelHost::views_of_first_layout(WindowForm form, bool o
 }
 
 // A window of another form is laid out anew, unless somebody arranged it.
-void PanelHost::follow_room() {
+void PanelHost::follow_room(bool has_windows) {
   // The bars come and go with what is shown, a frame later than it: for that alone nothing moves.
-  const bool settled = workspace_.has_trace() && had_trace_;
-  had_trace_ = workspace_.has_trace();
+  const Perspective* shown =
+      workspace_.has_trace() || workspace_.results.is_open() ? shown_ : nullptr;
+  const bool settled = shown != nullptr && shown == shown_before_ && has_windows;
+  shown_before_ = shown;
   const Room now = room_of_docks();
   Room& before = rooms_.try_emplace(shown_, last_room_of_docks(*shown_)).first->second;
   if (!settled || !is_other_room(before, now)) return;
   const DockTree first = first_docks(*shown_, views_of_first_layout(window_form(), true));
-  if (!lie_alike(docks_of(*shown_), first) && is_first_layout()) return build_layout();
+  const DockTree docks = docks_of(*shown_, before);
+  if (!lie_alike(docks, first) && is_first_layout(docks)) return build_layout();
   fit_docks(*shown_, before, now);
   before = now;
 }
 
 // Nobody arranged it: it lies as a window of some form has it at first.
-bool PanelHost::is_first_layout() {
-  const DockTree docks = docks_of(*shown_);
+bool PanelHost::is_first_layout(const DockTree& docks) {
   for (const bool narrow : {false, true})
     for (const bool low : {false, true})
       if (lie_alike(docks, first_docks(*shown_, views_of_first_layout({narrow, low}, true))))

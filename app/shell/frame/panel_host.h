@@ -127,8 +127,9 @@ class PanelHost {
   void follow_selection();
   void start_search();
   void layout_ui();
-  void follow_room();
-  bool is_first_layout();
+  // The windows of a kept layout lie in its docks a frame after they are first shown.
+  void follow_room(bool has_windows);
+  bool is_first_layout(const DockTree& docks);
   std::vector<DockedView> views_of_first_layout(WindowForm form, bool only_open);
   void build_docks(const DockTree& docks);
   void build_layout();
@@ -170,8 +171,8 @@ class PanelHost {
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
-  std::map<const state::Perspective*, Room> rooms_;  // that the docks were made for
-  bool had_trace_ = false;                           // in the last frame
+  std::map<const state::Perspective*, Room> rooms_;   // that the docks were made for
+  const state::Perspective* shown_before_ = nullptr;  // in the last frame, of a trace or of results
   std::vector<std::string> own_views_;  // of the method whose first was brought to the front
   int frames_to_order_ = 0;             // until their tabs are there
   std::string waiting_;                 // to be shown once there is a trace

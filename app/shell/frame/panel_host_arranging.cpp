@@ -221,7 +221,7 @@ void PanelHost::menu_ui(Window& window) {
 Layout PanelHost::layout() const {
   Layout layout;
   layout.perspective = shown_->id;
-  layout.docks = docks_of(*shown_);
+  layout.docks = docks_of(*shown_, last_room_of_docks(*shown_));
   layout.torn_off = torn_off_of(*shown_);
   for (const std::string& view : views_in(layout)) {
     for (const Source& source : sources_)

@@ -45,8 +45,8 @@ std::vector<std::string> facts_of_card(const state::MethodFacts& facts) {
     parts.push_back(fmt::format("{} kept{}", format_count(std::llround(*facts.effective_budget)),
                                 facts.requested_budget ? "" : " on average"));
   if (facts.dense_cells > 0)
-    parts.push_back(
-        fmt::format("dense in {} of {}", facts.dense_cells, facts.cells + facts.dense_cells));
+    parts.push_back(fmt::format("dense in {} of {} chunks", facts.dense_cells,
+                                facts.cells + facts.dense_cells));
   return parts;
 }
 

@@ -63,6 +63,8 @@ WindowSession read(const fs::path& path) {
   session.tabs = tabs_in(json);
   session.active = number_in<std::size_t>(json, "active", kMostTraces);
   if (session.active >= session.tabs.size()) session.active = 0;
+  if (const auto results = json.find("results"); results != json.end())
+    session.results = bytes_of_json(*results).value_or("");
   if (const auto locks = json.find("locks"); locks != json.end() && locks->is_object())
     for (const auto& [view, words] : locks->items()) {
       const state::ViewState lock = state_of_json(words);
@@ -113,10 +115,10 @@ SessionFile::SessionFile(bool restore) {
   const FileLock choosing(paths::state_dir() / "sessions.lock", kLongestChoice);
   bool others_run = false;
   std::vector<Free> files = free_files(paths::state_dir(), others_run);
-  const auto killed = [](const WindowSession& s) { return !s.ended && !s.tabs.empty(); };
+  const auto killed = [](const WindowSession& s) { return !s.ended && !s.is_empty(); };
   Free* chosen = restore ? newest(files, killed) : nullptr;
   if (restore && chosen == nullptr && !others_run)
-    chosen = newest(files, [](const WindowSession& s) { return !s.tabs.empty(); });
+    chosen = newest(files, [](const WindowSession& s) { return !s.is_empty(); });
   const bool goes_on = chosen != nullptr;
   // Else one with nothing to lose.
   for (Free& file : files)
@@ -147,6 +149,7 @@ void SessionFile::save(const WindowSession& session) const {
   for (const auto& [view, words] : session.locks) locks[view] = json_of_state(words);
   write_small_json(path_, {{"tabs", tabs},
                            {"active", session.active},
+                           {"results", json_of_bytes(session.results)},
                            {"locks", locks},
                            {"openings", session.openings},
                            {"ended", session.ended}});

@@ -1,5 +1,7 @@
 #include "app/shell/saved/session_saver.h"
 
+#include "app/state/questions/results/task_scores.h"
+
 #include <imgui.h>
 
 #include <algorithm>
@@ -46,6 +48,8 @@ void SessionSaver::restore(const WindowSession& session) {
     if (explorer_.settings().restore_places && tab != path_alone) at = tab;
     workspace_.traces.open(tab.trace, at, state::Unknown::PassOver);
   }
+  if (!session.results.empty())
+    workspace_.results.open(session.results, state::scores_across_more_than_one);
   explorer_.panels().set_locks(session.locks);
   if (session.active >= session.tabs.size()) return;
   for (const auto& tab : workspace_.traces.tabs())
@@ -53,6 +57,8 @@ void SessionSaver::restore(const WindowSession& session) {
 }
 
 bool SessionSaver::still_opening() const {
+  if (workspace_.results.is_open() && workspace_.results.state() == state::ResultState::Loading)
+    return true;
   const auto& tabs = workspace_.traces.tabs();
   return std::any_of(tabs.begin(), tabs.end(),
                      [](const auto& tab) { return tab->state == state::ResultState::Loading; });
@@ -103,6 +109,8 @@ void SessionSaver::save_session() {
   WindowSession session;
   session.ended = ended_;
   session.locks = explorer_.panels().locks();
+  if (workspace_.results.is_open())
+    session.results = std::filesystem::absolute(workspace_.results.path()).string();
   for (const auto& tab : workspace_.traces.tabs()) {
     if (tab.get() == workspace_.traces.active()) session.active = session.tabs.size();
     session.tabs.push_back(state::state_of(*tab));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
 namespace kvloupe::state {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kAnswer = "answer";  // the span that eval records
 constexpr const char* kWhyLost = "lost";   // the workspace
+constexpr const char* kDense = "dense";
 
 }  // namespace
 
@@ -31,10 +33,31 @@ std::string record_command(const ReadResults& results, const trace::ResultSample
   return line;
 }
 
-void open_lost_answer(Workspace& workspace, const std::string& trace, const std::string& method) {
+std::string method_that_answered(const ReadResults& results, const trace::ResultSample& sample) {
+  const double sign = sample.higher_is_better ? 1 : -1;
+  // More is better; NaN, a score that is not known, compares with nothing.
+  const auto worth = [&](const trace::ResultSample& other) {
+    const bool known = other.budget >= 0;
+    return std::tuple(sign * other.score, known && other.budget == sample.budget, known,
+                      -other.budget);
+  };
+  const trace::ResultSample* best = nullptr;
+  for (const trace::ResultSample& other : results.file.samples)
+    if (other.task == sample.task && other.sample == sample.sample && other.method != kDense &&
+        sign * other.score > sign * sample.score &&
+        (best == nullptr || worth(other) > worth(*best)))
+      best = &other;
+  return best != nullptr ? best->method : "";
+}
+
+void open_lost_answer(Workspace& workspace, const ReadResults& results,
+                      const trace::ResultSample& sample) {
+  const std::string trace = trace_of(results, sample);
   ViewState what;
   what.trace = trace;
-  what.methods = {method};
+  what.methods = {sample.method};
+  if (const std::string other = method_that_answered(results, sample); !other.empty())
+    what.methods.push_back(other);
   what.place.span = kAnswer;
   what.perspective = kWhyLost;
   workspace.traces.open(trace, what, Unknown::PassOver);

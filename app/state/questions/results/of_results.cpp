@@ -50,7 +50,9 @@ void add_score_columns(Table& table) {
 
 void add_scores(const analysis::ScoreCell& cell, const std::string& against,
                 std::vector<Cell>& row) {
-  row.insert(row.end(), {cell.scored, cell.mean, cell.low, cell.high, cell.refused, cell.kept});
+  const auto score = [&](double number) { return Cell::within(number, cell.low, cell.high); };
+  row.insert(row.end(), {cell.scored, score(cell.mean), score(cell.low), score(cell.high),
+                         cell.refused, cell.kept});
   if (cell.paired == 0)
     row.insert(row.end(), {std::nullopt, MethodText{against}, std::nullopt, std::nullopt,
                            std::nullopt, std::nullopt});
