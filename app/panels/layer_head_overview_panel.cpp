@@ -61,7 +61,7 @@ class OverviewPanel final : public Panel {
   }
 
   void one_ui(DrawContext& context) {
-    grid_.begin_frame(1, true);
+    grid_.begin_frame(context.workspace.place(), 1, true);
     const OverviewQuestion asked = state::overview_question(context.workspace);
     const Overview result = shown_[0].ask(context.workspace, asked);
     head_.begin();
@@ -136,7 +136,7 @@ class OverviewPanel final : public Panel {
       widgets::empty_ui(context.palette, "Choose a method in the bar above.");
       return;
     }
-    grid_.begin_frame(drawn.pictures.size());
+    grid_.begin_frame(context.workspace.place(), drawn.pictures.size());
     std::vector<Overview> results;
     for (std::size_t i = 0; i < drawn.pictures.size(); ++i)
       results.push_back(shown_[i].ask(
@@ -172,7 +172,7 @@ class OverviewPanel final : public Panel {
       both_finding_ui(context, results);
     }
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const int across = grids_across(results, room);
+    const int across = grids_across(results, room, grid_.layers_run_across());
     const int down = (count + across - 1) / across;
     const float gap = widgets::em(0.6F);
     const ImVec2 size(
@@ -199,7 +199,7 @@ class OverviewPanel final : public Panel {
   }
 
   // As many beside each other as give cells of which the shorter side is longest, in all of them.
-  static int grids_across(const std::vector<Overview>& results, ImVec2 room) {
+  static int grids_across(const std::vector<Overview>& results, ImVec2 room, bool layers_across) {
     const state::Place& place = results.front().question.place;
     const auto layers = static_cast<float>(place.info().layers.size());
     auto heads = static_cast<float>(place.info().model.num_kv_heads);
@@ -212,8 +212,8 @@ class OverviewPanel final : public Panel {
       const float w = room.x / static_cast<float>(across) - widgets::em(2.2F);
       const float h = room.y / static_cast<float>((count + across - 1) / across) - widgets::em(5);
       if (across > 1 && w < widgets::em(kLeastGrid)) break;
-      const bool wide = w > h * 1.2F;
-      const float side = std::min(w / (wide ? layers : heads), h / (wide ? heads : layers));
+      const float side =
+          std::min(w / (layers_across ? layers : heads), h / (layers_across ? heads : layers));
       if (side > longest) {
         longest = side;
         best = across;
@@ -251,7 +251,7 @@ class OverviewPanel final : public Panel {
   }
 
   void difference_ui(DrawContext& context) {
-    grid_.begin_frame(1);
+    grid_.begin_frame(context.workspace.place(), 1);
     const auto asked = state::overview_difference_question(context.workspace);
     const auto result = difference_.ask(context.workspace, asked);
     const OverviewQuestion& a = result.question.a;

@@ -55,21 +55,22 @@ ImU32 Coloring::at(const widgets::Palette& palette, double value) const {
   return color(palette, std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0));
 }
 
-// Where the cells lie: layers run down in a tall view and across in a wide one.
+// Where the cells lie.
 struct OverviewGrid::Cells {
   int num_layers = 0, num_heads = 0;
-  bool wide = false;
+  bool wide = false;  // layers run across
   ImVec2 origin, at;  // of the axis names, of the first cell
   float cell_w = 0, cell_h = 0;
 
   // In the window cells are at least as large as `least`, times `zoom`: where that is more than there is
   // room for, it scrolls.
-  Cells(const analysis::Overview& overview, bool figure, ImVec2 least, float zoom)
+  Cells(const analysis::Overview& overview, bool layers_across, bool figure, ImVec2 least,
+        float zoom)
       : num_layers(static_cast<int>(overview.values.rows)),
         num_heads(static_cast<int>(overview.values.cols)),
+        wide(layers_across),
         origin(ImGui::GetCursorScreenPos()) {
     ImVec2 room = ImGui::GetContentRegionAvail();
-    wide = room.x > room.y * 1.2F;
     const ImVec2 margin(widgets::em(2.2F), widgets::em(2.9F));
     if (figure) {
       const float cells = std::max(widgets::em(4), 3 * static_cast<float>(down()));
@@ -116,7 +117,12 @@ void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answ
   });
 }
 
-void OverviewGrid::begin_frame(std::size_t num_grids, bool frames_first) {
+void OverviewGrid::begin_frame(const state::Place& place, std::size_t num_grids,
+                               bool frames_first) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const trace::TraceInfo& info = place.info();
+  const bool more_layers = static_cast<int>(info.layers.size()) >= info.model.num_q_heads;
+  layers_across_ = (room.x > room.y * 1.2F) == more_layers;
   frames_first_ = frames_first;
   num_grids_ = num_grids;
   pointed_ = std::exchange(pointing_, std::nullopt);
@@ -132,7 +138,7 @@ ImVec2 OverviewGrid::least_cell() const {
 ImVec2 OverviewGrid::size(const analysis::Overview& overview) const {
   const ImVec2 least = least_cell();
   const widgets::FontScope small(widgets::Type::Caption);
-  const Cells grid(overview, false, least, zoom_);
+  const Cells grid(overview, layers_across_, false, least, zoom_);
   return {grid.at.x - grid.origin.x + grid.extent().x + 4,
           grid.at.y - grid.origin.y + grid.extent().y + 4};
 }
@@ -141,7 +147,7 @@ void OverviewGrid::draw(DrawContext& context, const Overview& result, const Numb
                         const Coloring& coloring) {
   const ImVec2 least = least_cell();
   const widgets::FontScope small(widgets::Type::Caption);
-  const Cells grid(result->overview, context.figure, least, zoom_);
+  const Cells grid(result->overview, layers_across_, context.figure, least, zoom_);
   if (!grid.fits()) return;
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const auto& values = result->overview.values.values;

@@ -29,8 +29,11 @@ void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answ
 
 class OverviewGrid {
  public:
-  // Before the grids of a frame: how many there will be, and whether the cell that comes first by worth is framed.
-  void begin_frame(std::size_t num_grids, bool frames_first = false);
+  // Before anything of a frame: how many grids there will be, and whether the cell that comes first by worth is framed.
+  // Layers run along the longer side of the view where there are more of them than query heads, else along the
+  // shorter one: in every grid of the place, whatever the number and however many methods.
+  void begin_frame(const state::Place& place, std::size_t num_grids, bool frames_first = false);
+  bool layers_run_across() const { return layers_across_; }
   // Of the room there is, how much draw() will fill.
   ImVec2 size(const analysis::Overview& overview) const;
   // Fills the room there is. A click goes to the cell.
@@ -49,6 +52,7 @@ class OverviewGrid {
                       const state::OverviewQuestion::Answer& answer);
 
   std::size_t num_grids_ = 1;
+  bool layers_across_ = false;
   bool frames_first_ = false;
   // Layer and query head under the mouse, in the last frame and in this one.
   std::optional<std::pair<int, int>> pointed_, pointing_;

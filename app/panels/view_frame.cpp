@@ -62,7 +62,8 @@ bool budget_is_a_share(const state::MethodFacts& facts) {
 widgets::Chip budget_chip(const state::MethodFacts& facts) {
   if (!facts.requested_budget && facts.effective_budget)
     return {fmt::format("{} kept{}, {}", number(*facts.effective_budget),
-                        facts.forced > 0 ? fmt::format(", {} by rule", number(facts.forced)) : "",
+                        facts.forced > 0 ? fmt::format(", {} of them by rule", number(facts.forced))
+                                         : "",
                         format_bytes(facts.bytes)),
             0,
             fmt::format("The method has no budget. Kept is the mean number over the chunks that "
@@ -74,7 +75,7 @@ widgets::Chip budget_chip(const state::MethodFacts& facts) {
   if (facts.effective_budget) {
     brief += fmt::format(" \u2192 {} kept", number(*facts.effective_budget));
     text += fmt::format(" \u2192 {} kept", number(*facts.effective_budget));
-    if (facts.forced > 0) text += fmt::format(", {} by rule", number(facts.forced));
+    if (facts.forced > 0) text += fmt::format(", {} of them by rule", number(facts.forced));
     text += fmt::format(", {}", format_bytes(facts.bytes));
   }
   return {text, 0,

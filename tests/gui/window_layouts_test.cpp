@@ -238,6 +238,34 @@ TEST_F(WindowLayouts, DocksFollowTheSizeOfTheWindow) {
   resize(1560, 860);
 }
 
+// What is torn off has the same share of a window of another size, and lies inside it.
+TEST_F(WindowLayouts, WhatIsTornOffFollowsTheSizeOfTheWindow) {
+  const auto resize = [](int width, int height) {
+    glfwSetWindowSize(glfwGetCurrentContext(), width, height);
+    frames(12);
+  };
+  panels().tear_off("token_strip");
+  settle();
+  const auto torn = [] { return panels().layout().torn_off; };
+  ASSERT_EQ(torn().size(), 1U);
+  const shell::TornOff before = torn()[0];
+  ASSERT_GT(before.width, 0.3F);
+  const ImVec2 large = window("token_strip")->Size;
+  resize(1000, 700);
+  save_picture("torn off small.png");
+  ASSERT_EQ(torn().size(), 1U);
+  EXPECT_NEAR(torn()[0].width, before.width, 0.01);
+  EXPECT_NEAR(torn()[0].height, before.height, 0.01);
+  EXPECT_NEAR(torn()[0].x, before.x, 0.01);
+  EXPECT_NEAR(torn()[0].y, before.y, 0.01);
+  EXPECT_LT(window("token_strip")->Size.x, large.x * 0.8F);
+  resize(1560, 860);
+  EXPECT_NEAR(window("token_strip")->Size.x, large.x, 8);
+  panels().dock_again("token_strip");
+  settle();
+  EXPECT_THAT(torn(), IsEmpty());
+}
+
 // What lies beside the large view has its pixels, the large view the rest: shares are those on screen also where a side
 // has nothing any more.
 TEST_F(WindowLayouts, ASideThatIsClosedLeavesItsRoom) {

@@ -137,7 +137,47 @@ ImVec2 no_larger(ImVec2 size) {
   return {std::min(size.x, room.x), std::min(size.y, room.y)};
 }
 
+ImVec2 no_smaller(ImVec2 size) {
+  return {std::max(size.x, widgets::em(16)), std::max(size.y, widgets::em(12))};
+}
+
 bool differs(ImVec2 a, ImVec2 b) { return a.x != b.x || a.y != b.y; }
+
+// What lies in no dock: a window, or the root of several.
+struct Floating {
+  ImGuiWindow* window = nullptr;
+  const ImGuiDockNode* root = nullptr;  // null: the window alone
+
+  explicit Floating(ImGuiWindow& floats) : window(&floats), root(floating_root(floats)) {}
+  ImVec2 at() const { return root != nullptr ? root->Pos : window->Pos; }
+  ImVec2 size() const { return root != nullptr ? root->Size : window->SizeFull; }
+
+  void move(ImVec2 to, ImVec2 wanted) const {
+    const ImVec2 size_now = no_larger(wanted), at_now = inside(to, size_now);
+    if (differs(size_now, size())) {
+      if (root != nullptr)
+        ImGui::DockBuilderSetNodeSize(root->ID, size_now);
+      else
+        ImGui::SetWindowSize(window, size_now);
+    }
+    if (!differs(at_now, at())) return;
+    if (root != nullptr)
+      ImGui::DockBuilderSetNodePos(root->ID, at_now);
+    else
+      ImGui::SetWindowPos(window, at_now);
+  }
+};
+
+std::vector<Floating> floating_of(const Perspective& perspective) {
+  std::vector<Floating> all;
+  for (ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+    if (view_of_window(*window, perspective).empty() || !is_torn_off(window->Name)) continue;
+    const Floating floats(*window);
+    const auto same = [&](const Floating& other) { return other.root == floats.root; };
+    if (floats.root == nullptr || std::none_of(all.begin(), all.end(), same)) all.push_back(floats);
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -185,25 +225,18 @@ bool is_torn_off(const std::string& name) {
 
 std::vector<TornOff> torn_off_of(const Perspective& perspective) {
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
-  std::vector<const ImGuiDockNode*> seen;
   std::vector<TornOff> all;
-  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
-    const std::string view = view_of_window(*window, perspective);
-    if (view.empty() || !is_torn_off(window->Name)) continue;
-    const ImGuiDockNode* root = floating_root(*window);
-    if (root != nullptr && std::find(seen.begin(), seen.end(), root) != seen.end()) continue;
-    if (root != nullptr) seen.push_back(root);
-    const ImVec2 at = root != nullptr ? root->Pos : window->Pos;
-    const ImVec2 size = root != nullptr ? root->Size : window->SizeFull;
+  for (const Floating& floats : floating_of(perspective)) {
+    const ImVec2 at = floats.at(), size = floats.size();
     TornOff torn{(at.x - viewport.WorkPos.x) / viewport.WorkSize.x,
                  (at.y - viewport.WorkPos.y) / viewport.WorkSize.y,
                  size.x / viewport.WorkSize.x,
                  size.y / viewport.WorkSize.y,
                  {}};
-    if (root != nullptr)
-      add_views(*root, perspective, torn);
+    if (floats.root != nullptr)
+      add_views(*floats.root, perspective, torn);
     else
-      torn.views.push_back(view);
+      torn.views.push_back(view_of_window(*floats.window, perspective));
     all.push_back(std::move(torn));
   }
   return all;
@@ -212,8 +245,7 @@ std::vector<TornOff> torn_off_of(const Perspective& perspective) {
 void tear_off(const std::vector<std::string>& windows, const TornOff& where) {
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
   const ImVec2 room = viewport.WorkSize;
-  const ImVec2 size = no_larger({std::max(where.width * room.x, widgets::em(16)),
-                                 std::max(where.height * room.y, widgets::em(12))});
+  const ImVec2 size = no_larger(no_smaller({where.width * room.x, where.height * room.y}));
   const ImVec2 at =
       inside({viewport.WorkPos.x + where.x * room.x, viewport.WorkPos.y + where.y * room.y}, size);
   const ImGuiID node = ImGui::DockBuilderAddNode();
@@ -223,18 +255,19 @@ void tear_off(const std::vector<std::string>& windows, const TornOff& where) {
   ImGui::DockBuilderFinish(node);
 }
 
+void fit_torn_off(const Perspective& perspective, Room from, Room to) {
+  const ImVec2 corner = ImGui::GetMainViewport()->WorkPos;
+  const ImVec2 by{to.width / from.width, to.height / from.height};
+  for (const Floating& floats : floating_of(perspective))
+    floats.move({corner.x + (floats.at().x - corner.x) * by.x,
+                 corner.y + (floats.at().y - corner.y) * by.y},
+                no_smaller({floats.size().x * by.x, floats.size().y * by.y}));
+}
+
 void keep_inside(const std::string& name) {
   if (!is_torn_off(name)) return;
-  const ImGuiWindow& window = *ImGui::FindWindowByName(name.c_str());
-  if (const ImGuiDockNode* root = floating_root(window)) {
-    const ImVec2 size = no_larger(root->Size), at = inside(root->Pos, size);
-    if (differs(size, root->Size)) ImGui::DockBuilderSetNodeSize(root->ID, size);
-    if (differs(at, root->Pos)) ImGui::DockBuilderSetNodePos(root->ID, at);
-    return;
-  }
-  const ImVec2 size = no_larger(window.SizeFull), at = inside(window.Pos, size);
-  if (differs(size, window.SizeFull)) ImGui::SetNextWindowSize(size);
-  if (differs(at, window.Pos)) ImGui::SetNextWindowPos(at);
+  const Floating floats(*ImGui::FindWindowByName(name.c_str()));
+  floats.move(floats.at(), floats.size());
 }
 
 unsigned central_dock_of(const Perspective& perspective) {

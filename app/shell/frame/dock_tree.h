@@ -22,6 +22,8 @@ bool is_torn_off(const std::string& window);
 std::vector<TornOff> torn_off_of(const state::Perspective& perspective);
 // Before Begin of the windows.
 void tear_off(const std::vector<std::string>& windows, const TornOff& where);
+// Before Begin of the windows: what is torn off keeps its share of a window of another size.
+void fit_torn_off(const state::Perspective& perspective, Room from, Room to);
 // Before Begin: it does not leave the window, and is not larger.
 void keep_inside(const std::string& window);
 
