@@ -147,11 +147,11 @@ class SlotScoresPanel final : public Panel {
 
   static void legend(DrawContext& context, const Slots& result) {
     const widgets::Palette& palette = context.palette;
-    widgets::color_scale_ui(palette, shade, fmt::format("{:.2f}", result->scores.least),
-                            fmt::format("{:.2f}", result->scores.most),
-                            result->sink_beyond ? "score in a slot (key 0, the sink, lies above)"
-                                                : "score in a slot",
-                            std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4));
+    widgets::color_scale_ui(
+        palette, shade, fmt::format("{:.2f}", result->scores.least),
+        fmt::format("{:.2f}", result->scores.most),
+        result->sink_beyond ? "score in a slot (key 0, the sink, lies above)" : "score in a slot",
+        std::min(widgets::em(7), ImGui::GetContentRegionAvail().x / 4));
     beside_ui(widgets::em(1.2F), widgets::em(11));
     widgets::legend_ui(palette, {{"kept, and largest in this slot", palette.hit},
                                  {"kept", palette.hit, Shape::Dot},

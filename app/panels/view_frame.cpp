@@ -61,10 +61,10 @@ bool budget_is_a_share(const state::MethodFacts& facts) {
 
 widgets::Chip budget_chip(const state::MethodFacts& facts) {
   if (!facts.requested_budget && facts.effective_budget)
-    return {fmt::format("{} kept{}, {}", number(*facts.effective_budget),
-                        facts.forced > 0 ? fmt::format(", {} of them by rule", number(facts.forced))
-                                         : "",
-                        format_bytes(facts.bytes)),
+    return {fmt::format(
+                "{} kept{}, {}", number(*facts.effective_budget),
+                facts.forced > 0 ? fmt::format(", {} of them by rule", number(facts.forced)) : "",
+                format_bytes(facts.bytes)),
             0,
             fmt::format("The method has no budget. Kept is the mean number over the chunks that "
                         "selected, for this row. They take {} of K and V as stored.",

@@ -137,8 +137,16 @@ ImVec2 no_larger(ImVec2 size) {
   return {std::min(size.x, room.x), std::min(size.y, room.y)};
 }
 
-ImVec2 no_smaller(ImVec2 size) {
-  return {std::max(size.x, widgets::em(16)), std::max(size.y, widgets::em(12))};
+ImVec2 position_of(const TornOff& torn) {
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  return {viewport.WorkPos.x + torn.x * viewport.WorkSize.x,
+          viewport.WorkPos.y + torn.y * viewport.WorkSize.y};
+}
+
+ImVec2 size_of(const TornOff& torn) {
+  const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
+  return {std::max(torn.width * room.x, widgets::em(16)),
+          std::max(torn.height * room.y, widgets::em(12))};
 }
 
 bool differs(ImVec2 a, ImVec2 b) { return a.x != b.x || a.y != b.y; }
@@ -223,15 +231,15 @@ bool is_torn_off(const std::string& name) {
          (window->DockNode == nullptr || floating_root(*window) != nullptr);
 }
 
-std::vector<TornOff> torn_off_of(const Perspective& perspective) {
-  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+std::vector<TornOff> torn_off_of(const Perspective& perspective, Room room) {
+  const ImVec2 corner = ImGui::GetMainViewport()->WorkPos;
   std::vector<TornOff> all;
   for (const Floating& floats : floating_of(perspective)) {
     const ImVec2 at = floats.at(), size = floats.size();
-    TornOff torn{(at.x - viewport.WorkPos.x) / viewport.WorkSize.x,
-                 (at.y - viewport.WorkPos.y) / viewport.WorkSize.y,
-                 size.x / viewport.WorkSize.x,
-                 size.y / viewport.WorkSize.y,
+    TornOff torn{(at.x - corner.x) / room.width,
+                 (at.y - corner.y) / room.height,
+                 size.x / room.width,
+                 size.y / room.height,
                  {}};
     if (floats.root != nullptr)
       add_views(*floats.root, perspective, torn);
@@ -243,11 +251,7 @@ std::vector<TornOff> torn_off_of(const Perspective& perspective) {
 }
 
 void tear_off(const std::vector<std::string>& windows, const TornOff& where) {
-  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
-  const ImVec2 room = viewport.WorkSize;
-  const ImVec2 size = no_larger(no_smaller({where.width * room.x, where.height * room.y}));
-  const ImVec2 at =
-      inside({viewport.WorkPos.x + where.x * room.x, viewport.WorkPos.y + where.y * room.y}, size);
+  const ImVec2 size = no_larger(size_of(where)), at = inside(position_of(where), size);
   const ImGuiID node = ImGui::DockBuilderAddNode();
   ImGui::DockBuilderSetNodePos(node, at);
   ImGui::DockBuilderSetNodeSize(node, size);
@@ -255,13 +259,13 @@ void tear_off(const std::vector<std::string>& windows, const TornOff& where) {
   ImGui::DockBuilderFinish(node);
 }
 
-void fit_torn_off(const Perspective& perspective, Room from, Room to) {
-  const ImVec2 corner = ImGui::GetMainViewport()->WorkPos;
-  const ImVec2 by{to.width / from.width, to.height / from.height};
-  for (const Floating& floats : floating_of(perspective))
-    floats.move({corner.x + (floats.at().x - corner.x) * by.x,
-                 corner.y + (floats.at().y - corner.y) * by.y},
-                no_smaller({floats.size().x * by.x, floats.size().y * by.y}));
+void fit_torn_off(const Perspective& perspective, const std::vector<TornOff>& all) {
+  for (const Floating& floats : floating_of(perspective)) {
+    const std::string view = view_of_window(*floats.window, perspective);
+    for (const TornOff& torn : all)
+      if (std::ranges::find(torn.views, view) != torn.views.end())
+        floats.move(position_of(torn), size_of(torn));
+  }
 }
 
 void keep_inside(const std::string& name) {

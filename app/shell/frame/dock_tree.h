@@ -19,11 +19,12 @@ void build_docks(const state::Perspective& perspective, const DockTree& docks);
 
 // Whether it lies in no dock of the workspaces.
 bool is_torn_off(const std::string& window);
-std::vector<TornOff> torn_off_of(const state::Perspective& perspective);
+// As shares of `room`, the size of the docks when it was moved last.
+std::vector<TornOff> torn_off_of(const state::Perspective& perspective, Room room);
 // Before Begin of the windows.
 void tear_off(const std::vector<std::string>& windows, const TornOff& where);
-// Before Begin of the windows: what is torn off keeps its share of a window of another size.
-void fit_torn_off(const state::Perspective& perspective, Room from, Room to);
+// Before Begin of the windows: what is torn off has these shares of a window of another size.
+void fit_torn_off(const state::Perspective& perspective, const std::vector<TornOff>& all);
 // Before Begin: it does not leave the window, and is not larger.
 void keep_inside(const std::string& window);
 

@@ -158,8 +158,12 @@ void PanelHost::follow_room(bool has_windows) {
   shown_before_ = shown;
   const Room now = room_of_docks();
   Room& before = rooms_.try_emplace(shown_, last_room_of_docks(*shown_)).first->second;
-  if (!settled || !is_other_room(before, now)) return;
-  fit_torn_off(*shown_, before, now);
+  if (!settled) return;
+  if (!is_other_room(before, now)) {
+    torn_off_[shown_] = torn_off_of(*shown_, now);
+    return;
+  }
+  fit_torn_off(*shown_, torn_off_.try_emplace(shown_, torn_off_of(*shown_, before)).first->second);
   const DockTree first = first_docks(*shown_, views_of_first_layout(window_form(), true));
   const DockTree docks = docks_of(*shown_, before);
   if (!lie_alike(docks, first) && is_first_layout(docks)) return build_layout();

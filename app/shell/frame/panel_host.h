@@ -171,7 +171,8 @@ class PanelHost {
   std::deque<Window> windows_;
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
-  std::map<const state::Perspective*, Room> rooms_;   // that the docks were made for
+  std::map<const state::Perspective*, Room> rooms_;  // that the docks were made for
+  std::map<const state::Perspective*, std::vector<TornOff>> torn_off_;  // in a window of that size
   const state::Perspective* shown_before_ = nullptr;  // in the last frame, of a trace or of results
   std::vector<std::string> own_views_;  // of the method whose first was brought to the front
   int frames_to_order_ = 0;             // until their tabs are there

@@ -222,7 +222,7 @@ Layout PanelHost::layout() const {
   Layout layout;
   layout.perspective = shown_->id;
   layout.docks = docks_of(*shown_, last_room_of_docks(*shown_));
-  layout.torn_off = torn_off_of(*shown_);
+  layout.torn_off = torn_off_of(*shown_, room_of_docks());
   for (const std::string& view : views_in(layout)) {
     for (const Source& source : sources_)
       if (source.id == view && source.lock.words()) layout.locks[view] = *source.lock.words();
