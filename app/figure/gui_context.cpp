@@ -64,8 +64,9 @@ void set_colors(ImGuiStyle& style, const widgets::Palette& p) {
   set(ImGuiCol_ScrollbarGrabHovered, p.faint);
   set(ImGuiCol_ScrollbarGrabActive, p.muted);
   set(ImGuiCol_CheckMark, p.accent);
-  set(ImGuiCol_SliderGrab, p.accent);
-  set(ImGuiCol_SliderGrabActive, p.accent);
+  // A slider's number stands over its knob.
+  set(ImGuiCol_SliderGrab, widgets::mix(p.raised, p.accent, 0.5));
+  set(ImGuiCol_SliderGrabActive, widgets::mix(p.raised, p.accent, 0.65));
   set(ImGuiCol_Button, p.raised);
   set(ImGuiCol_ButtonHovered, hovered);
   set(ImGuiCol_ButtonActive, active);

@@ -389,9 +389,10 @@ class QueryGeometryPanel final : public Panel {
   static std::string picked_words(const Place& place) {
     const std::int64_t queries = place.queries.size();
     const std::string keys = picks_keys(place) ? "Watched: " + state::keys_words(place.keys) : "";
-    if (queries == 0) return keys;
-    return fmt::format("{}{} queries",
-                       keys.empty() ? "Selected: " : keys + "; selected: ", format_count(queries));
+    if (queries == 0 && place.query < 0) return keys;
+    return (keys.empty() ? "Selected: " : keys + "; selected: ") +
+           (queries > 0 ? fmt::format("{} queries", format_count(queries))
+                        : fmt::format("query {}", format_count(place.query)));
   }
 
   void picked_ui(DrawContext& context) {
