@@ -54,7 +54,7 @@ class NeedleGridPanel final : public ResultsPanel {
     const auto budgets = static_cast<std::size_t>(std::ranges::count_if(
         grids, [&](const Grid& grid) { return id_of(grid) == id_of(grids.back()); }));
     const bool pairs = budgets > 1 && fit >= budgets;
-    const bool dense_alone = grids.size() > 1 && grids[0].method == "dense" && fit > 1 &&
+    const bool dense_alone = grids.size() > 1 && grids[0].method == state::kDense && fit > 1 &&
                              (pairs || grids.size() % fit == 1);
     const std::size_t count = grids.size() - (dense_alone ? 1 : 0);
     if (pairs) fit -= fit % budgets;

@@ -265,7 +265,7 @@ class TaskScoresPanel final : public ResultsPanel {
   static bool never_runs(const Scores& result, std::size_t r, std::size_t c) {
     const analysis::ScoreTable& scores = result->scores;
     return result.question.across == "budget" &&
-           (scores.rows[r] == "dense" || scores.columns[c] == "none");
+           (scores.rows[r] == state::kDense || scores.columns[c] == "none");
   }
 
   state::LastAnswer<TaskScoresQuestion> shown_;

@@ -58,7 +58,7 @@ ReadResults results_of_file(const std::string& path) {
   results.methods.assign(methods.begin(), methods.end());
   std::sort(results.methods.begin(), results.methods.end(),
             [](const std::string& a, const std::string& b) {
-              const bool a_is_dense = a == "dense", b_is_dense = b == "dense";
+              const bool a_is_dense = a == kDense, b_is_dense = b == kDense;
               return a_is_dense != b_is_dense ? a_is_dense : analysis::reads_before(a, b);
             });
   std::vector<MethodChoice> choices;

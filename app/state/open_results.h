@@ -14,6 +14,9 @@
 
 namespace kvloupe::state {
 
+// The method that an evaluation is measured against.
+inline constexpr const char* kDense = "dense";
+
 struct ReadResults {
   int id = 0;  // of this opening
   trace::Results file;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr const char* kAnswer = "answer";  // the span that eval records
 constexpr const char* kWhyLost = "lost";   // the workspace
-constexpr const char* kDense = "dense";
 
 }  // namespace
 

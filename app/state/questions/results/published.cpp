@@ -81,7 +81,7 @@ Answer wide_table(const std::vector<PublishedScore>& scores) {
 
 PublishedQuestion::Answer PublishedQuestion::work(Steps& /*steps*/) const {
   const analysis::Paper& source = analysis::paper_named(paper);
-  std::set<std::string> ids = {"dense"}, families;
+  std::set<std::string> ids = {kDense}, families;
   for (const std::string& method : methods) ids.insert(selection::method_id(method));
   for (const trace::ResultSample& sample : results->file.samples)
     families.insert(analysis::task_family(sample.task));

@@ -23,7 +23,6 @@ using Answer = TaskScoresQuestion::Answer;
 
 constexpr const char* kView = "task_scores";
 constexpr const char* kBudget = "budget";
-constexpr const char* kDense = "dense";
 
 Table table(Workspace& workspace) {
   const TaskScoresQuestion question = task_scores_question(workspace);
