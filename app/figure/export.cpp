@@ -9,6 +9,7 @@
 #include "app/figure/svg.h"
 #include "app/state/export_words.h"
 #include "app/state/shell_words.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view_list.h"
 #include "app/widgets/fonts.h"
 #include "core/base/error.h"
@@ -203,6 +204,7 @@ std::string file_of(state::Workspace& workspace, const ExportRequest& request,
                                  : pdf_bytes(scene, width);
   }
   const state::ViewInfo& view = *state::find_view(request.what.view);
+  state::show_both_unless_asked(workspace, request.what);
   settle(workspace, view, cancel);
   return state::is_of_tables(format) ? table_text(view.table(workspace), request)
                                      : state::npy_bytes(view.array(workspace));
@@ -301,6 +303,7 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
   const std::vector<Output> files = files_of(outputs, workspace);
   check_files(files, request);
   const state::ViewState asked = request.what;
+  std::vector<std::string> written;  // once all of them could be made
   for (const Output& file : files) {
     request.format = file.format;
     request.file = file.file;
@@ -308,8 +311,9 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
     // A file of a chunk says so, and panels without a chunk of their own follow.
     if (file.chunk) request.what.place.chunk = *file.chunk;
     state::show(workspace, request.what);
-    export_shown(workspace, request, interrupt_token());
+    written.push_back(file_of(workspace, request, interrupt_token()));
   }
+  for (std::size_t i = 0; i < files.size(); ++i) write_whole_file(files[i].file, written[i]);
 }
 
 bool is_numbered(const std::string& file) { return number_in(file).has_value(); }
@@ -327,6 +331,7 @@ void export_all_chunks(const ExportRequest& request) {
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
+  state::show_both_unless_asked(workspace, request.what);
   state::Table all;
   for (const int chunk : chunks_of(workspace.place().info())) {
     workspace.cursor.set_chunk(chunk);

@@ -9,7 +9,7 @@ namespace kvloupe::figure {
 namespace {
 
 // Pixels at scale 1 below which heads and legends leave the plots too little room.
-constexpr ImVec2 kLeastSize{600, 400};
+constexpr ImVec2 kLeastSize{580, 400};
 
 // A view that may be cut says so: a figure must not pass for a whole one.
 void cut_page_ui(panels::DrawContext& context, panels::Panel& panel) {
@@ -18,7 +18,7 @@ void cut_page_ui(panels::DrawContext& context, panels::Panel& panel) {
   panel.draw(context);
   ImGui::EndChild();
   widgets::text_colored(context.palette.warning,
-                        widgets::elided("may be cut: 600x400 pixels or more show all of it",
+                        widgets::elided("may be cut: 580x400 pixels or more show all of it",
                                         ImGui::GetContentRegionAvail().x));
 }
 

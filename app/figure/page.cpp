@@ -2,6 +2,7 @@
 
 #include "app/figure/figure_page.h"
 #include "app/figure/headless.h"
+#include "app/state/shown_methods.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 
@@ -35,7 +36,8 @@ void set_up(HeadlessRenderer& renderer, const PageForm& form, bool vectors) {
 float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const state::ViewState& what, const PageForm& form, const CancelToken& cancel) {
   prepare_fonts(renderer.gui(), workspace.place());
-  panels::DrawContext context{workspace, renderer.gui().palette(), true, what.methods.size() >= 2};
+  state::show_both_unless_asked(workspace, what);
+  panels::DrawContext context{workspace, renderer.gui().palette(), true};
   float head_end = 0;
   widgets::FigureParts figure_parts = form.parts;
   figure_parts.head_end = &head_end;
@@ -134,7 +136,9 @@ double dots_per_inch(const state::PictureForm& form) {
 }
 
 PageForm page_of(const state::PictureForm& form, bool vectors) {
-  constexpr double kPointsAnInch = 72, kTextPixels = 15 * kFigureTextScale;
+  // A font's size is its em; ImGui's is the height from ascender to descender, of which Inter's em is this share.
+  constexpr double kEmOfHeight = 0.826;
+  constexpr double kPointsAnInch = 72, kTextPixels = 15 * kFigureTextScale * kEmOfHeight;
   constexpr double kHeight = 0.75;  // of the width, on paper
   constexpr int kLeastHeight = 400;
   // Of vectors the maps alone have pixels: a page is printed, and looked at closely.

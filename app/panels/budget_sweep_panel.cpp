@@ -90,7 +90,9 @@ class BudgetSweepPanel final : public Panel {
           !method.empty())
         methods += fmt::format(
             "{}{}: {}", methods.empty() ? "" : "   ", state::letter_of(slot),
-            method.known() ? state::family_of(method) : state::readable_name(method.text));
+            state::readable_name(!method.known()          ? method.text
+                                 : context.least_plot > 0 ? state::short_family_of(method)
+                                                          : state::family_of(method)));
     std::vector<widgets::Chip> chips{
         {"open loop, re-selected", 0,
          "Selected anew at every budget on the stored Q and K: an oracle simulation, the model "

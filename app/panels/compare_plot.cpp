@@ -84,7 +84,8 @@ void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& 
 void points_ui(DrawContext& context, const std::vector<Point>& points, Number kept,
                const std::string& name, ImVec2 size) {
   if (!ImPlot::BeginPlot("##compared", size, kScatterFlags)) return;
-  ImPlot::SetupAxes(kRecall.title, name.c_str(), ImPlotAxisFlags_NoHighlight,
+  const std::string along = widgets::elided(name, size.y - widgets::em(3.5F));
+  ImPlot::SetupAxes(kRecall.title, along.c_str(), ImPlotAxisFlags_NoHighlight,
                     ImPlotAxisFlags_NoHighlight);
   const auto fit = [&](ImAxis axis, double Point::*value, double part) {
     const auto [least, most] = std::ranges::minmax(points, {}, value);

@@ -394,14 +394,20 @@ void GeometryPlot::give_view(GeometryView& view) {
 
 namespace {
 
-// What makes a box of this shape fill a plot of this size but for the room of its labels, however it is
-// turned about its upright axis.
+// What makes a box of this shape, turned as it is, fill a plot of this size but for the room of its labels.
 double box_scale(const std::array<double, 3>& length, ImVec2 extent) {
   constexpr double kPixelsPerUnit = 1 / 1.8;  // ImPlot3DPlot::GetViewScale(), of the shorter side
-  const ImPlot3DQuat turn = ImPlot3D::GetCurrentPlot()->InitialRotation;
-  const double upright = std::abs((turn * ImPlot3DPoint(0, 0, 1)).y);
-  const double across = std::hypot(length[0], length[1]);
-  const double up = upright * length[2] + std::sqrt(1 - upright * upright) * across;
+  const ImPlot3DPlot& plot = *ImPlot3D::GetCurrentPlot();
+  const ImPlot3DQuat turn = plot.Initialized ? plot.Rotation : plot.InitialRotation;
+  double across = 0, up = 0;
+  for (int corner = 0; corner < 8; ++corner) {
+    const auto side = [&](int axis) {
+      return (corner >> axis & 1) != 0 ? length[axis] : -length[axis];
+    };
+    const ImPlot3DPoint turned = turn * ImPlot3DPoint(side(0), side(1), side(2));
+    across = std::max(across, std::abs(turned.x));
+    up = std::max(up, std::abs(turned.y));
+  }
   const double wide = std::max<double>(extent.x - widgets::em(7), extent.x / 3);
   const double high = std::max<double>(extent.y - widgets::em(5), extent.y / 3);
   return std::min(wide / across, high / up) / (kPixelsPerUnit * std::min(extent.x, extent.y));

@@ -61,7 +61,7 @@ void span_bar_ui(DrawContext& context, const MissQuestion::Bar& bar) {
   const ImVec2 to = ImPlot::PlotToPixels(bar.last - 0.6, 0);
   const ImVec2 top(from.x, std::min(from.y, to.y - 1));
   const double share = static_cast<double>(bar.kept) / static_cast<double>(bar.total);
-  const ImU32 color = widgets::diverging_color(context.palette, share);
+  const ImU32 color = widgets::share_color(context.palette, share);
   draw->AddRectFilled(top, to, widgets::with_alpha(color, 0.28F), 2);
   if (to.x - from.x > widgets::em(0.5F))
     draw->AddRect(top, to, widgets::with_alpha(context.palette.faint, 0.7F), 2);

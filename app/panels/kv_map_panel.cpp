@@ -135,9 +135,19 @@ class KvMapPanel final : public Panel {
     show_ui(context, kView);
     legend(context);
     same_method_ui(context, context.workspace.method(Slot::A), context.workspace.method(Slot::B));
+    // In a low panel beside each other, rather than below the fold.
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    if (!context.figure && room.y < 2 * least_part_height() + KvMapAxes::axis_height() &&
+        room.x > 2 * widgets::em(kLeastWidthEm))
+      return small_maps_ui(context, 2);
     two_maps_ui(context, false, [&](std::size_t index) {
       slot_head_ui(context, pictures_[index], state::kSlots[index], "");
     });
+  }
+
+  // Of one of two maps, with its chips.
+  static float least_part_height() {
+    return least_plot_height() + 2 * ImGui::GetTextLineHeightWithSpacing();
   }
 
   // Two maps above each other. With one axis of keys it stands below the lower one.
@@ -145,8 +155,8 @@ class KvMapPanel final : public Panel {
   void two_maps_ui(DrawContext& context, bool two_axes, const Head& head_of) {
     const float axis = KvMapAxes::axis_height();
     const float room = ImGui::GetContentRegionAvail().y - widgets::em(0.5F);
-    // With its chips; where there is less room the panel scrolls.
-    const float least = least_plot_height() + 2 * ImGui::GetTextLineHeightWithSpacing();
+    // Where there is less room the panel scrolls.
+    const float least = least_part_height();
     const float part =
         std::max(context.figure ? 0 : least, std::floor((room - (two_axes ? 2 : 1) * axis) / 2));
     for (std::size_t index = 0; index < 2; ++index) {
@@ -247,10 +257,14 @@ class KvMapPanel final : public Panel {
                             place_caption(context.workspace.place()), {});
     show_ui(context, kView);
     legend(context);
+    small_maps_ui(context, static_cast<int>(methods.size()));
+  }
+
+  // The first `count` pictures, each with a line of words.
+  void small_maps_ui(DrawContext& context, int count) {
     ImGui::Dummy({0, widgets::grid(0.5F)});
     ImGui::BeginChild("maps", {0, 0});
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const int count = static_cast<int>(methods.size());
     const float gap = widgets::em(0.6F), axis = KvMapAxes::axis_height();
     const auto height_of = [&](int across) {
       const auto down = static_cast<float>((count + across - 1) / across);

@@ -326,9 +326,12 @@ class MethodComparePanel final : public Panel {
       ImGui::TableNextColumn();
       const bool sorted = is_sorted_by(order, column);
       const char* arrow = !sorted ? "" : order.falling ? " \u2193" : " \u2191";
-      ImGui::TableHeader(
-          fmt::format("{}{}###{}", title_of(column, watched), arrow, column.name).c_str());
-      if (context.figure) continue;
+      const std::string title = title_of(column, watched);
+      if (context.figure) {  // nobody points at a head that is cut, and sorts by another
+        widgets::text_wrapped(context.palette.text, title);
+        continue;
+      }
+      ImGui::TableHeader(fmt::format("{}{}###{}", title, arrow, column.name).c_str());
       if (ImGui::IsItemHovered() && *column.meaning != 0)
         widgets::tooltip("%s\nclick: sort by it", column.meaning);
       if (ImGui::IsItemClicked()) sort_by(context.workspace, column, sorted);

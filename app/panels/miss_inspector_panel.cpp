@@ -57,8 +57,7 @@ class MissInspectorPanel final : public Panel {
       span_parts_ui(context, "span", [&](std::size_t i, Slot slot) {
         span_verdict_ui(context, losses[i], slot, shown(slot).search_span);
       });
-      span_parts_ui(context, "span map",
-                    [&](std::size_t i, Slot slot) { span_map_ui(context, losses[i], slot); });
+      if (!is_low(context)) maps_ui(context, losses);
     }
     slots_ui(context, known, watched, losses);
   }
@@ -97,10 +96,21 @@ class MissInspectorPanel final : public Panel {
     }
   }
 
+  // Where there is no room for all, what is said of a key stands above the maps of all heads.
+  static bool is_low(const DrawContext& context) {
+    return !context.figure && ImGui::GetWindowHeight() < widgets::em(50);
+  }
+
+  static void maps_ui(DrawContext& context, const std::vector<state::SpanLossNow>& losses) {
+    span_parts_ui(context, "span map",
+                  [&](std::size_t i, Slot slot) { span_map_ui(context, losses[i], slot); });
+  }
+
   // The span in all heads stands below what is said of its key.
   void heads_ui(DrawContext& context, const std::vector<state::SpanLossNow>& losses) {
     if (losses.empty()) return;
     ImGui::Dummy({0, widgets::grid(0.5F)});
+    if (is_low(context)) maps_ui(context, losses);
     span_parts_ui(context, "span heads", [&](std::size_t i, Slot slot) {
       span_heads_ui(context, losses[i], slot, shown(slot).all_heads);
     });

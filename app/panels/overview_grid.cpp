@@ -14,10 +14,6 @@ using replay::NumberInfo;
 
 namespace {
 
-// Most heads keep more than half: the colours are spent there, so that 0.6 does not look like 1.
-ImU32 rising(const widgets::Palette& palette, double t) {
-  return widgets::diverging_color(palette, t * t);
-}
 ImU32 falling(const widgets::Palette& palette, double t) {
   return widgets::diverging_color(palette, 1 - t);
 }
@@ -43,7 +39,7 @@ bool is_here(const state::Workspace& workspace, const Overview& result, int laye
 
 Coloring::Coloring(const NumberInfo& info, state::OverviewScale::Range ends)
     : color(info.better == replay::Better::Neither ? widgets::score_color
-            : info.higher_is_better()              ? rising
+            : info.higher_is_better()              ? widgets::share_color
                                                    : falling),
       range(ends) {}
 

@@ -137,7 +137,7 @@ Beyond beyond(const RankedKeys& ranked, double last) {
   return sums;
 }
 
-// "Not drawn, past rank 320: 70 of 87 wasted keys; 13 keys of needle, 9 lost"
+// "Not drawn, past rank 320: 70 of 87 wasted keys; 13 keys of needle, 9 not kept"
 void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, double last) {
   std::int64_t watched = 0, all_wastes = 0;
   std::string lost, wastes;
@@ -157,7 +157,7 @@ void beyond_ui(DrawContext& context, const std::vector<RankedKeys>& methods, dou
   if (all_wastes > 0) text += fmt::format(" {} wasted keys", wastes);
   if (watched > 0)
     text +=
-        fmt::format("{} {} {} of {}, {} lost", all_wastes > 0 ? ";" : "", watched,
+        fmt::format("{} {} {} of {}, {} not kept", all_wastes > 0 ? ";" : "", watched,
                     watched == 1 ? "key" : "keys",
                     state::readable_name(state::watched_keys(methods.front().place)->name), lost);
   const widgets::FontScope small(widgets::Type::Caption);

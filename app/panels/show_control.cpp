@@ -45,7 +45,6 @@ Show show_now(const DrawContext& context, const std::string& view) {
   const bool chosen =
       context.workspace.selection().options.contains(fmt::format("{}.{}", view, state::kShow));
   if (chosen) return show;
-  if (context.compare) return Show::Both;
   // Nothing is beside itself unless somebody says so.
   const state::Workspace& workspace = context.workspace;
   const bool one = show == Show::Both && workspace.method(Slot::A) == workspace.method(Slot::B);

@@ -56,7 +56,7 @@ class HeadGrid {
       const auto cell = grid_.find(head.layer, head.row);
       if (!cell) continue;
       const double share = static_cast<double>(head.kept) / static_cast<double>(head.keys);
-      const ImU32 color = widgets::diverging_color(p, share);
+      const ImU32 color = widgets::share_color(p, share);
       const ImVec2 a = grid_.from(*cell), b = grid_.to(*cell);
       draw->AddRectFilled(a, b, color, 2);
       if (matters_.contains({head.layer, head.row}))
@@ -305,7 +305,7 @@ void grid_ui(DrawContext& context, const SpanLossNow& now, state::Slot slot) {
   lettered_ui(context, slot, "All layers and heads",
               loss.has_causes ? "a dot: this head matters" : "");
   beside_ui(widgets::em(1), widgets::em(10.5F));
-  widgets::color_scale_ui(context.palette, widgets::diverging_color, "0", "1", "share kept",
+  widgets::color_scale_ui(context.palette, widgets::share_color, "0", "1", "share kept",
                           widgets::em(4));
   HeadGrid(now).draw(context, now.question.place);
 }

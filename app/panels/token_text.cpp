@@ -269,7 +269,9 @@ void TokenText::follow(DrawContext& context, const Place& here, float line_heigh
   // The room of the first frames is not yet that of the view, and a scroll has no room for what was not
   // there in the frame before: the same token is looked for until somebody scrolls.
   constexpr int kSettling = 30;
-  const bool touched = ImGui::GetIO().MouseWheel != 0 || ImGui::IsAnyMouseDown();
+  // The click that opens the view is not on its text.
+  const bool touched = ImGui::IsWindowHovered(ImGuiHoveredFlags_AllowWhenBlockedByActiveItem) &&
+                       (ImGui::GetIO().MouseWheel != 0 || ImGui::IsAnyMouseDown());
   settling_ = new_text ? kSettling : touched ? 0 : std::max(0, settling_ - 1);
   const bool settles = settling_ > 0;
   if (wanted_top_ && !new_text)

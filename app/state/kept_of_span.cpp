@@ -33,7 +33,7 @@ std::string name_of_one(const std::string& name) {
 
 std::string words_of(const KeptOfSpan& kept) {
   if (kept.total == 1)
-    return fmt::format("{} is {}", name_of_one(kept.span), kept.kept == 0 ? "lost" : "kept");
+    return fmt::format("{} is {}", name_of_one(kept.span), kept.kept == 0 ? "not kept" : "kept");
   return fmt::format("{} of {} {} kept", kept.kept == 0 ? "None" : std::to_string(kept.kept),
                      keys_of(kept.span, kept.total), kept.kept <= 1 ? "is" : "are");
 }

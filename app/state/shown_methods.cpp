@@ -1,6 +1,7 @@
 #include "app/state/shown_methods.h"
 
 #include "app/state/view_list.h"
+#include "app/state/view_state.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
 
@@ -56,7 +57,7 @@ ViewOption show_option(const std::vector<Show>& forms, const std::string& differ
       option.meaning +=
           "; several: A, B and the further methods named, else the recorded runs, up to six";
   }
-  option.meaning += "; a picture of two methods named shows both unless it is asked for one";
+  option.meaning += "; an export of two methods named shows both unless it is asked for one";
   return option;
 }
 
@@ -76,6 +77,14 @@ Show show_of(const std::map<std::string, std::string>& options, const ViewInfo& 
   const auto chosen = options.find(view.id + "." + kShow);
   const std::string* choice = chosen == options.end() ? nullptr : option->choice(chosen->second);
   return show_named(choice == nullptr ? option->choices.front() : *choice);
+}
+
+void show_both_unless_asked(Workspace& workspace, const ViewState& what) {
+  const ViewOption* option = option_of(*find_view(what.view));
+  if (what.methods.size() < 2 || option == nullptr || workspace.traces.ready() == nullptr) return;
+  const std::string name = what.view + "." + kShow, both = name_of(Show::Both);
+  if (option->choice(both) != nullptr && !workspace.selection().options.contains(name))
+    workspace.cursor.set_option(name, both);
 }
 
 std::vector<MethodChoice> several_methods(const Workspace& workspace) {

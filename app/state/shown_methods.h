@@ -15,6 +15,7 @@
 namespace kvloupe::state {
 
 class Workspace;
+struct ViewState;
 
 // Traces: the one shown, here and in another trace (other_trace.h).
 enum class Show { One, Both, Difference, Traces, Several };
@@ -31,6 +32,9 @@ Show show_of(const Workspace& workspace, const ViewInfo& view);
 Show show_of(const Workspace& workspace, const std::string& view);
 // Of options by "view.option"; what is no choice of the view counts as its default.
 Show show_of(const std::map<std::string, std::string>& options, const ViewInfo& view);
+
+// Of a figure or a table of two methods: both, unless one was asked for.
+void show_both_unless_asked(Workspace& workspace, const ViewState& what);
 
 inline constexpr std::size_t kMostMethods = 6;
 // A and B; then those named beside them, else those tried here and the recorded runs, each once.

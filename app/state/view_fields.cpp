@@ -228,13 +228,13 @@ std::vector<ViewField> make_fields() {
        read_scale},
       {"column", "", "the width on paper, such as 8.4cm, in place of --size (pixels have 300 dpi)",
        Shape::One, kCommand, write_column, read_column},
-      {"font_size", "font-size", "points of the text on paper, with --column (default 7)",
+      {"font_size", "font-size", "points of the text on paper, with --column (default 6)",
        Shape::One, kCommand,
        [](const S& s) {
          return unless(s.picture.font_pt, PictureForm{}.font_pt, fmt::to_string(s.picture.font_pt));
        },
        [](S& s, const Texts& t) {
-         s.picture.font_pt = read_number("font-size", t.front(), 3, 30, "7");
+         s.picture.font_pt = read_number("font-size", t.front(), 3, 30, "6");
        }},
       {"font", "", "a font family of this machine for the text (default Inter)", Shape::One,
        kCommand, [](const S& s) { return unless_empty(s.picture.font); },

@@ -28,7 +28,7 @@ struct PictureForm {
   int width = 1600, height = 900;  // pixels at scale 1
   double scale = 1;                // multiplies the size and sharpens
   double column_cm = 0;            // the width on paper; 0: none is asked for
-  double font_pt = 7;              // the text's size on paper, where a width is
+  double font_pt = 6;              // the text's size on paper, where a width is
   std::string font{};              // a family in place of Inter
   bool head = true;                // title, caption and chips
   bool operator==(const PictureForm&) const = default;

@@ -130,7 +130,11 @@ static std::vector<std::string> cut_at_commas(const std::string& spec, float wid
 void figure_head_ui(const Palette& palette, bool figure, const std::string& title,
                     const std::string& subtitle, const std::string& caption,
                     const std::vector<Chip>& chips) {
-  if (figure && !figure_parts.head) return;
+  const auto end_head = [&] {
+    if (figure && !title.empty() && figure_parts.head_end != nullptr)
+      *figure_parts.head_end = ImGui::GetCursorScreenPos().y - ImGui::GetMainViewport()->Pos.y;
+  };
+  if (figure && !figure_parts.head) return end_head();
   if (figure && !title.empty()) {
     {
       const FontScope strong(Type::Title);
@@ -169,8 +173,7 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
     if (!chip.explained.empty() && ImGui::IsItemHovered())
       tooltip("%s\n%s", chip.text.c_str(), chip.explained.c_str());
   }
-  if (figure && !title.empty() && figure_parts.head_end != nullptr)
-    *figure_parts.head_end = ImGui::GetCursorScreenPos().y - ImGui::GetMainViewport()->Pos.y;
+  end_head();
 }
 
 FigureScope::FigureScope(const FigureParts& parts) : before_(std::exchange(figure_parts, parts)) {}

@@ -303,6 +303,8 @@ ImU32 diverging_color(const Palette& palette, double t) {
   return palette.kind == ThemeKind::Dark ? along(kDivergingDark, t) : along(kDivergingLight, t);
 }
 
+ImU32 share_color(const Palette& palette, double t) { return diverging_color(palette, t * t); }
+
 ImU32 slot_diverging_color(const Palette& palette, double t) {
   const double from_middle = 2 * std::clamp(t, 0.0, 1.0) - 1;
   const state::Slot higher = from_middle < 0 ? state::Slot::B : state::Slot::A;

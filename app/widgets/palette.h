@@ -58,6 +58,9 @@ ImU32 score_color(const Palette& palette, double t);
 ImU32 query_color(const Palette& palette, double t);
 // t in [0,1]: bad (the colour of a miss) through neutral to good (the colour of a hit).
 ImU32 diverging_color(const Palette& palette, double t);
+// The same for a share of which more is better. Most are above one half: the colours are spent there, so that 0.6 does
+// not look like 1.
+ImU32 share_color(const Palette& palette, double t);
 // t in [0,1]: B alone (0) through neutral to A alone (1).
 ImU32 slot_diverging_color(const Palette& palette, double t);
 // Readable on a cell of this colour.

@@ -50,19 +50,20 @@ std::string chunk_of(const std::string& type, const std::string& data) {
              crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
 }
 
-// 8.4 cm are 238.11 points. Text of 7 points is drawn as 18 pixels, so 612 pixels lie side by side.
+// 8.4 cm are 238.11 points. Text is 18 pixels high from ascender to descender, an em of 14.87: as that has 6 points, 590
+// pixels lie side by side.
 TEST(Paper, AColumnHasItsWidthAndItsTextItsSize) {
   state::PictureForm form;
   form.column_cm = 8.4;
   const PageForm vectors = page_of(form, true);
-  EXPECT_EQ(vectors.width, 612);
-  EXPECT_EQ(vectors.height, 459);
+  EXPECT_EQ(vectors.width, 590);
+  EXPECT_EQ(vectors.height, 443);
   EXPECT_NEAR(vectors.width * vectors.points, 238.11, 0.01);
-  EXPECT_NEAR(18 * vectors.points, 7, 0.01);
+  EXPECT_NEAR(14.87 * vectors.points, 6, 0.01);
   const PageForm pixels = page_of(form, false);
   EXPECT_NEAR(pixels.width * static_cast<double>(pixels.scale), 8.4 / 2.54 * 300, 1);
   form.font_pt = 14;
-  EXPECT_EQ(page_of(form, true).width, 306);
+  EXPECT_EQ(page_of(form, true).width, 253);
 }
 
 TEST(Paper, WithoutOneAPixelIsThatOfABrowser) {

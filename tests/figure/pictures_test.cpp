@@ -57,7 +57,7 @@ class PicturesTest : public ::testing::TestWithParam<std::string> {
     workspace_.cursor.go_to(state::parse_goto("layer=1,q_head=1,chunk=3"));
   }
   Image draw(HeadlessRenderer& renderer, panels::Panel& panel) {
-    panels::DrawContext context{workspace_, renderer.gui().palette(), true, false};
+    panels::DrawContext context{workspace_, renderer.gui().palette(), true};
     for (int quiet = 0, frame = 0; frame < 100 && quiet < 4; ++frame) {
       workspace_.begin_frame();
       renderer.frame([&] { figure_page_ui(context, panel); });

@@ -106,7 +106,7 @@ TEST_F(Export, ASmallPictureSaysThatItMayBeCut) {
     figure::HeadlessRenderer small(width, height, 1.0F);
     small.gui().apply_style(widgets::ThemeKind::Light, 1.0F);
     const auto panel = panels::make_panel("trace_info");
-    panels::DrawContext context{workspace, small.gui().palette(), true, false};
+    panels::DrawContext context{workspace, small.gui().palette(), true};
     for (int frame = 0; frame < 4; ++frame) {
       workspace.begin_frame();
       small.frame([&] { figure::figure_page_ui(context, *panel); });
@@ -127,9 +127,9 @@ TEST_F(Export, ASmallPictureSaysThatItMayBeCut) {
       }
     return seen > 20;
   };
-  EXPECT_TRUE(warns(599, 400));
-  EXPECT_TRUE(warns(600, 399));
-  EXPECT_FALSE(warns(600, 400));
+  EXPECT_TRUE(warns(579, 400));
+  EXPECT_TRUE(warns(580, 399));
+  EXPECT_FALSE(warns(580, 400));
 }
 
 TEST_F(Export, EveryViewHasAPictureAndItsTable) {

@@ -51,7 +51,7 @@ std::string ViewTest::fill(const state::ViewInfo& view) {
 }
 
 std::size_t ViewTest::draw(panels::Panel& panel, bool settled, bool figure) {
-  panels::DrawContext context{workspace, renderer.gui().palette(), figure, false};
+  panels::DrawContext context{workspace, renderer.gui().palette(), figure};
   for (int frame = 0; frame < 4; ++frame) {
     workspace.begin_frame();
     renderer.frame([&] { figure::figure_page_ui(context, panel); });

@@ -265,7 +265,7 @@ TEST_F(WindowManners, SpansChunksAndRunsOfTheTraceCanBeClicked) {
 // Neither wide nor narrow: A is quoka.
 TEST_F(WindowManners, AMethodThatStandsInIsNotCalledA) {
   look();
-  panels::DrawContext context{workspace(), app->gui().palette(), false, false};
+  panels::DrawContext context{workspace(), app->gui().palette()};
   const state::MethodChoice quest = state::choice_of_spec("quest:budget_tokens=64", *place().trace);
   for (const widgets::Chip& chip : panels::stand_in_chips(
            context, place(), state::facts_of(place(), quest), "A is quoka; shown is quest")) {

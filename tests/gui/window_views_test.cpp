@@ -1,4 +1,5 @@
 // Views opened twice, locked, torn off and closed, by mouse and keyboard; and what closes or asks.
+#include "app/shell/frame/dock_tree.h"
 #include "app/state/sight.h"
 #include "core/base/paths.h"
 #include "tests/base/matchers.h"
@@ -254,6 +255,22 @@ TEST_F(WindowViews, WhatIsTornOffStaysInsideAndIsDockedAgain) {
   frames(4);
   EXPECT_EQ(window(kView)->DockId, dock);
   EXPECT_TRUE(panels().visible(kView));
+}
+
+// Alone in its dock it takes the dock with it.
+TEST_F(WindowViews, WhatLayAloneIsDockedAgainInItsPlace) {
+  workspace().cursor.set_perspective("where");
+  settle();
+  explorer().run_command("layout.reset");
+  settle();
+  const shell::DockTree first = panels().layout().docks;
+  ASSERT_EQ(first.sides.at(0).cut, shell::DockTree::Cut::Below);
+  panels().tear_off(kView);
+  settle();
+  ASSERT_FALSE(shell::lie_alike(panels().layout().docks, first));
+  panels().dock_again(kView);
+  settle();
+  EXPECT_TRUE(shell::lie_alike(panels().layout().docks, first));
 }
 
 TEST_F(WindowViews, ATraceThatWasClosedComesBack) {

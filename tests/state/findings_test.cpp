@@ -17,11 +17,11 @@ using replay::Number;
 TEST(Findings, KeptOfASpan) {
   EXPECT_EQ(words_of(KeptOfSpan{"needle", 19, 22}), "19 of needle's 22 keys are kept");
   EXPECT_EQ(words_of(KeptOfSpan{"12 picked keys", 3, 9}), "3 of the 9 picked keys are kept");
-  EXPECT_EQ(words_of(KeptOfSpan{"12 picked keys", 0, 1}), "1 picked key is lost");
+  EXPECT_EQ(words_of(KeptOfSpan{"12 picked keys", 0, 1}), "1 picked key is not kept");
   EXPECT_EQ(words_of(KeptOfSpan{"needle", 1, 22}), "1 of needle's 22 keys is kept");
   EXPECT_EQ(words_of(KeptOfSpan{"needle", 0, 22}), "None of needle's 22 keys is kept");
   EXPECT_EQ(words_of(KeptOfSpan{"key 412", 1, 1}), "key 412 is kept");
-  EXPECT_EQ(words_of(KeptOfSpan{"key 412", 0, 1}), "key 412 is lost");
+  EXPECT_EQ(words_of(KeptOfSpan{"key 412", 0, 1}), "key 412 is not kept");
 }
 
 TEST(Findings, KeptByEachMethod) {

@@ -279,6 +279,16 @@ unsigned central_dock_of(const Perspective& perspective) {
   return large != nullptr ? large->ID : dock_space_of(perspective);
 }
 
+unsigned new_dock(const Perspective& perspective, state::Spot spot) {
+  const ImGuiID central = central_dock_of(perspective);
+  const bool beside = spot == state::Spot::Beside || spot == state::Spot::BesideBelow;
+  if (spot == state::Spot::Large || perspective.wide) return central;
+  ImGuiID made = central;
+  ImGui::DockBuilderSplitNode(central, beside ? ImGuiDir_Right : ImGuiDir_Down,
+                              beside ? perspective.beside : perspective.below, &made, nullptr);
+  return made;
+}
+
 unsigned dock_of(const std::string& name) {
   const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
   return window != nullptr && window->DockNode != nullptr && floating_root(*window) == nullptr

@@ -30,6 +30,8 @@ void keep_inside(const std::string& window);
 
 // Where what lies nowhere comes.
 unsigned central_dock_of(const state::Perspective& perspective);
+// Cut off of it for this spot: its own id where the spot is the large view's.
+unsigned new_dock(const state::Perspective& perspective, state::Spot spot);
 // The id of the dock in which a window lies, as ImGui counts it; 0: none.
 unsigned dock_of(const std::string& window);
 bool dock_exists(unsigned dock);

@@ -293,7 +293,7 @@ void PanelHost::contents_ui(Window& window, state::Sight* sight, const figure::G
   {
     std::optional<state::Cursor::Through> through;
     if (sight != nullptr) through.emplace(workspace_.cursor, *sight);
-    panels::DrawContext context{workspace_, gui.palette(), false, false};
+    panels::DrawContext context{workspace_, gui.palette()};
     const int asked = widgets::tooltips_asked();
     const auto draw = [&] { source.view != nullptr ? source.panel->draw(context) : source.draw(); };
     if (!draw_guarded(window, draw) && widgets::failed_ui(gui.palette(), window.problem))

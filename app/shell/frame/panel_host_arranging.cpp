@@ -192,15 +192,17 @@ void PanelHost::dock_again(const std::string& id) {
   }
 }
 
-// Where it lay before; else where those lie that share its spot; else behind the large view.
+// Where it lay before; else where those lie that share its spot; else in that spot anew, where the window has room.
 unsigned PanelHost::dock_for(const Window& window) const {
   if (dock_exists(window.last_dock)) return window.last_dock;
   const Perspective& here = *window.perspective;
-  if (const PlacedView* placed = here.find(state::view_of(sources_[window.source].id)))
-    for (const PlacedView& other : here.views)
-      if (other.spot == placed->spot && other.id != placed->id)
-        if (const unsigned dock = dock_of(window_of_view(other.id, here))) return dock;
-  return central_dock_of(here);
+  const PlacedView* placed = here.find(state::view_of(sources_[window.source].id));
+  if (placed == nullptr) return central_dock_of(here);
+  for (const PlacedView& other : here.views)
+    if (other.spot == placed->spot && other.id != placed->id)
+      if (const unsigned dock = dock_of(window_of_view(other.id, here))) return dock;
+  const WindowForm form = window_form();
+  return form.narrow || form.low ? central_dock_of(here) : new_dock(here, placed->spot);
 }
 
 void PanelHost::menu_ui(Window& window) {

@@ -232,14 +232,14 @@ Edit params_ui(state::MethodDraft& draft, const state::MethodDraft& defaults,
 Edit params_table_ui(const widgets::Palette& palette, state::MethodDraft& draft,
                      const state::MethodDraft& defaults, const ParamRoom& room,
                      const std::vector<std::string>& only) {
-  if (!ImGui::BeginTable("##parameters", 2)) return Edit::None;
-  // The names have what they need; in a narrow window the controls have at least half of it.
+  // The names have what they need. Where that leaves too little, each stands above its control.
   float names = 0;
   for (const ParamInfo* param : draft.params())
     if (is_shown(*param, only))
       names = std::max(names, ImGui::CalcTextSize(param->name.c_str()).x + widgets::em(0.3F));
-  ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed,
-                          std::min(names, ImGui::GetContentRegionAvail().x / 2));
+  const bool above = ImGui::GetContentRegionAvail().x < names + widgets::em(9);
+  if (!ImGui::BeginTable("##parameters", above ? 1 : 2)) return Edit::None;
+  if (!above) ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, names);
   ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthStretch);
   Edit edit = Edit::None;
   for (const ParamInfo* param : draft.params()) {

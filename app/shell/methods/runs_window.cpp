@@ -130,10 +130,12 @@ void header_ui(const std::string& watched) {
 }
 
 void share_ui(const widgets::Palette& palette, double share, const std::string& words) {
-  if (ImGui::GetContentRegionAvail().x < widgets::em(4))
+  constexpr float kBar = 2.5F, kGap = 0.3F;
+  if (ImGui::GetContentRegionAvail().x <
+      widgets::em(kBar + kGap) + ImGui::CalcTextSize(words.c_str()).x)
     return widgets::text_colored(palette.text, words);
-  widgets::share_bar_ui(palette, share, palette.hit, widgets::em(2.5F), widgets::em(0.4F));
-  ImGui::SameLine(0, widgets::em(0.3F));
+  widgets::share_bar_ui(palette, share, palette.hit, widgets::em(kBar), widgets::em(0.4F));
+  ImGui::SameLine(0, widgets::em(kGap));
   widgets::text_colored(palette.muted, words);
 }
 

@@ -89,7 +89,9 @@ void FileDialog::enter(const std::filesystem::path& folder) {
     problem_ = state::readable_name(folder.string()) + ": " + error.message();
     return;
   }
-  folder_ = std::filesystem::weakly_canonical(folder, error);
+  const std::filesystem::path before = std::exchange(folder_, std::filesystem::weakly_canonical(folder, error));
+  // What was chosen there is not here.
+  if (purpose_ != Purpose::SaveFile && folder_ != before) name_.clear();
   folder_text_ = folder_.string();
   problem_.clear();
   entries_.clear();
@@ -161,7 +163,8 @@ void FileDialog::draw(const widgets::Palette& palette) {
 }
 
 void FileDialog::list_ui(const widgets::Palette& palette) {
-  const float below = ImGui::GetFrameHeightWithSpacing() * (problem_.empty() ? 1.0F : 2.2F);
+  const float below = ImGui::GetFrameHeightWithSpacing() * (problem_.empty() ? 1.0F : 2.2F) +
+                      (entries_.empty() ? ImGui::GetTextLineHeightWithSpacing() : 0);
   constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg |
                                      ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
   if (!ImGui::BeginTable("##files", 2, kFlags, {0, -below})) return;

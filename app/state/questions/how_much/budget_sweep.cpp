@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -30,11 +31,13 @@ constexpr std::array kExtents{SweepExtent::Head, SweepExtent::Layer, SweepExtent
 constexpr std::size_t kFirstLookLayers = 5;
 
 // "name=value" of each parameter but the budget.
+constexpr std::array<const char*, 2> kBudgets{"budget_tokens", "budget_ratio"};
+
 std::vector<std::string> parameters_of(const MethodChoice& method) {
   std::vector<std::string> kept;
   if (!method.known()) return kept;
   for (const auto& [name, value] : method.spec->parameters())
-    if (name != "budget_tokens" && name != "budget_ratio") kept.push_back(name + "=" + value);
+    if (std::ranges::find(kBudgets, name) == kBudgets.end()) kept.push_back(name + "=" + value);
   return kept;
 }
 
@@ -255,6 +258,11 @@ std::string family_of(const MethodChoice& method) {
   if (!method.known()) return method.key();
   if (!sweeps(method)) return method.spec->canonical();
   return fmt::format("{}:{}", method.id(), fmt::join(parameters_of(method), ","));
+}
+
+std::string short_family_of(const MethodChoice& method) {
+  return method.known() ? replay::short_name(*method.spec, {kBudgets.begin(), kBudgets.end()})
+                        : method.key();
 }
 
 MethodSpec with_budget(const MethodChoice& method, std::int64_t tokens,

@@ -216,6 +216,7 @@ ViewInfo kv_map_view() {
               "as the smaller "
               "of the two sets holds"}})
       .count_chunks()
+      .on_paper(0.85F)
       .draw(problem, table, array);
 }
 
