@@ -54,7 +54,10 @@ class TokenStripPanel final : public Panel {
     if (!known_ui(context, maps)) return;
     if (!context.figure) search_ui(context);
     finding_ui(context, maps);
-    legend(context, strips, show);
+    // In a low panel the long one of two methods would leave no room for the text.
+    const bool legend_below =
+        show == Show::Both && !context.figure && ImGui::GetWindowHeight() < widgets::em(30);
+    if (!legend_below) legend(context, strips, show);
     ImGui::Dummy({0, widgets::grid(0.5F)});
     head_.end(fmt::format("{}|{}|{}", maps.front().question.place.cell_key(),
                           workspace.method(Slot::A).key(), workspace.method(Slot::B).key()));
@@ -62,6 +65,7 @@ class TokenStripPanel final : public Panel {
     const Place here = workspace.place();
     const TokenText::Mouse mouse =
         texts_[0].draw(context, {"text", {0, height}, here, strips, show == Show::Difference});
+    if (legend_below) legend(context, strips, show);
     state::Cursor& cursor = context.workspace.cursor;
     if (mouse.begin >= 0) cursor.set_keys(mouse.begin, mouse.end);
     if (mouse.go) cursor.set_chunk(here.info().chunk_of_token(mouse.over));

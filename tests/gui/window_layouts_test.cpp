@@ -259,7 +259,10 @@ TEST_F(WindowLayouts, WhatIsTornOffFollowsTheSizeOfTheWindow) {
   EXPECT_NEAR(torn()[0].x, before.x, 0.01);
   EXPECT_NEAR(torn()[0].y, before.y, 0.01);
   EXPECT_LT(window("token_strip")->Size.x, large.x * 0.8F);
+  // What stays docked is laid out as in any window of that size.
+  EXPECT_TRUE(panels().layout().docks.sides.empty());
   resize(1560, 860);
+  EXPECT_FALSE(panels().layout().docks.sides.empty());
   EXPECT_NEAR(window("token_strip")->Size.x, large.x, 8);
   panels().dock_again("token_strip");
   settle();

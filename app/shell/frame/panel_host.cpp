@@ -126,7 +126,7 @@ void PanelHost::layout_ui() {
     for (Window& window : windows_)
       if (window.perspective == shown_) window.chosen.reset();
   if (reset_layout_ || unknown)
-    build_layout();
+    build_layout(TornOffViews::DockAgain);
   else
     follow_room(!first);
   reset_layout_ = false;
@@ -144,7 +144,8 @@ void PanelHost::layout_ui() {
 std::vector<DockedView> PanelHost::views_of_first_layout(WindowForm form, bool only_open) {
   std::vector<DockedView> views;
   for (const PlacedView& placed : shown_->views)
-    if (const Window* window = find(placed.id, *shown_); !only_open || is_open(*window))
+    if (const Window* window = find(placed.id, *shown_);
+        !only_open || (is_open(*window) && !is_torn_off(window->name)))
       views.push_back({placed.id, spot_of(placed, *shown_, form)});
   return views;
 }
@@ -166,7 +167,7 @@ void PanelHost::follow_room(bool has_windows) {
   fit_torn_off(*shown_, torn_off_.try_emplace(shown_, torn_off_of(*shown_, before)).first->second);
   const DockTree first = first_docks(*shown_, views_of_first_layout(window_form(), true));
   const DockTree docks = docks_of(*shown_, before);
-  if (!lie_alike(docks, first) && is_first_layout(docks)) return build_layout();
+  if (!lie_alike(docks, first) && is_first_layout(docks)) return build_layout(TornOffViews::Stay);
   fit_docks(*shown_, before, now);
   before = now;
 }
@@ -185,8 +186,12 @@ void PanelHost::build_docks(const DockTree& docks) {
   rooms_[shown_] = room_of_docks();
 }
 
-void PanelHost::build_layout() {
-  const std::vector<DockedView> views = views_of_first_layout(window_form(), false);
+void PanelHost::build_layout(TornOffViews torn_off) {
+  std::vector<DockedView> views = views_of_first_layout(window_form(), false);
+  if (torn_off == TornOffViews::Stay)
+    std::erase_if(views, [&](const DockedView& view) {
+      return is_torn_off(find(view.id, *shown_)->name);
+    });
   for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
     Window* front = nullptr;  // the first, or the one that was asked for
     for (const DockedView& view : views) {

@@ -132,7 +132,8 @@ class PanelHost {
   bool is_first_layout(const DockTree& docks);
   std::vector<DockedView> views_of_first_layout(WindowForm form, bool only_open);
   void build_docks(const DockTree& docks);
-  void build_layout();
+  enum class TornOffViews { Stay, DockAgain };
+  void build_layout(TornOffViews torn_off);
   void build(const Layout& layout);
   void apply(const Layout& layout);
   void take_chosen_layout();
