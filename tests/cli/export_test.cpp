@@ -142,6 +142,35 @@ TEST(Table, SaysUnitsInTheHeadOfItsCsvWhereThatIsAskedFor) {
                  2, "--units changes nothing here", "no column of the view trace_info has a unit");
 }
 
+// A table is of what the picture of the same call shows.
+TEST(Table, OfTwoMethodsHoldsBothUnlessOneIsAskedFor) {
+  const auto head = [](const Words& more) {
+    Words words{"export", kTrace, "--view", "selected_vs_true", "--csv", "-", "--method",
+                "random:budget_tokens=12"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 0) << result.standard_error;
+    return result.standard_output.substr(0, result.standard_output.find('\n'));
+  };
+  const std::string other = "oracle:budget_tokens=12";
+  EXPECT_THAT(head({"--method", other}), HasSubstr(",selected_b,verdict_b"));
+  EXPECT_EQ(head({"--method", other}), head({"--method", other, "--show", "both"}));
+  EXPECT_EQ(head({"--method", other, "--show", "one"}), head({}));
+  EXPECT_THAT(head({}), Not(HasSubstr("selected_b")));
+}
+
+// What is refused has written nothing, also where another file of the call could be made.
+TEST(Outputs, AreWrittenOnceAllOfThemCouldBeMade) {
+  const TemporaryFolder folder;
+  const std::string csv = (folder.path() / "a.csv").string();
+  const ProgramResult result =
+      run_program({"export", kTrace, "--view", "selected_vs_true", "--method",
+                   "random:budget_tokens=12", "--csv", csv, "--latex",
+                   (folder.path() / "a.tex").string(), "--mark-best"});
+  expect_refused(result, 2, "--mark-best marks nothing here", "selected_vs_true");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 // Width and height by the header of the file.
 std::pair<int, int> size_of_png(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
