@@ -17,7 +17,7 @@ namespace kvloupe::panels {
 struct DrawContext {
   state::Workspace& workspace;
   const widgets::Palette& palette;
-  bool figure = false;  // an exported figure: it carries its own title and caption
+  bool figure = false;   // an exported figure: it carries its own title and caption
   float least_plot = 0;  // pixels: a figure's page grows until its plots are so high
 };
 

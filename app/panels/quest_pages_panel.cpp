@@ -66,9 +66,10 @@ class QuestPagesPanel final : public Panel {
       const int chosen = r.hits + r.wastes, best = r.hits + r.misses;
       text = chosen == 0
                  ? "No page is chosen by bound: the budget holds only what is kept by rule."
-                 : fmt::format("{} of the {} page{} chosen by bound {} among the {} best by logit ({}).",
-                               r.hits, chosen, chosen == 1 ? "" : "s", r.hits == 1 ? "is" : "are",
-                               best, share_text(r.page_recall()));
+                 : fmt::format(
+                       "{} of the {} page{} chosen by bound {} among the {} best by logit ({}).",
+                       r.hits, chosen, chosen == 1 ? "" : "s", r.hits == 1 ? "is" : "are", best,
+                       share_text(r.page_recall()));
       if (r.forced > 0) more = "The last page is kept by rule. ";
     }
     more += fmt::format("On average the bound lies {:.2f} above the best logit of its page.",

@@ -145,8 +145,8 @@ TEST(Table, SaysUnitsInTheHeadOfItsCsvWhereThatIsAskedFor) {
 // A table is of what the picture of the same call shows.
 TEST(Table, OfTwoMethodsHoldsBothUnlessOneIsAskedFor) {
   const auto head = [](const Words& more) {
-    Words words{"export", kTrace, "--view", "selected_vs_true", "--csv", "-", "--method",
-                "random:budget_tokens=12"};
+    Words words{"export", kTrace, "--view",   "selected_vs_true",
+                "--csv",  "-",    "--method", "random:budget_tokens=12"};
     words.insert(words.end(), more.begin(), more.end());
     const ProgramResult result = run_program(words);
     EXPECT_EQ(result.exit_code, 0) << result.standard_error;
@@ -163,10 +163,9 @@ TEST(Table, OfTwoMethodsHoldsBothUnlessOneIsAskedFor) {
 TEST(Outputs, AreWrittenOnceAllOfThemCouldBeMade) {
   const TemporaryFolder folder;
   const std::string csv = (folder.path() / "a.csv").string();
-  const ProgramResult result =
-      run_program({"export", kTrace, "--view", "selected_vs_true", "--method",
-                   "random:budget_tokens=12", "--csv", csv, "--latex",
-                   (folder.path() / "a.tex").string(), "--mark-best"});
+  const ProgramResult result = run_program(
+      {"export", kTrace, "--view", "selected_vs_true", "--method", "random:budget_tokens=12",
+       "--csv", csv, "--latex", (folder.path() / "a.tex").string(), "--mark-best"});
   expect_refused(result, 2, "--mark-best marks nothing here", "selected_vs_true");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }

@@ -189,9 +189,8 @@ void PanelHost::build_docks(const DockTree& docks) {
 void PanelHost::build_layout(TornOffViews torn_off) {
   std::vector<DockedView> views = views_of_first_layout(window_form(), false);
   if (torn_off == TornOffViews::Stay)
-    std::erase_if(views, [&](const DockedView& view) {
-      return is_torn_off(find(view.id, *shown_)->name);
-    });
+    std::erase_if(
+        views, [&](const DockedView& view) { return is_torn_off(find(view.id, *shown_)->name); });
   for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
     Window* front = nullptr;  // the first, or the one that was asked for
     for (const DockedView& view : views) {

@@ -89,7 +89,8 @@ void FileDialog::enter(const std::filesystem::path& folder) {
     problem_ = state::readable_name(folder.string()) + ": " + error.message();
     return;
   }
-  const std::filesystem::path before = std::exchange(folder_, std::filesystem::weakly_canonical(folder, error));
+  const std::filesystem::path before =
+      std::exchange(folder_, std::filesystem::weakly_canonical(folder, error));
   // What was chosen there is not here.
   if (purpose_ != Purpose::SaveFile && folder_ != before) name_.clear();
   folder_text_ = folder_.string();
