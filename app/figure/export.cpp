@@ -306,7 +306,6 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
   std::vector<std::string> written;  // once all of them could be made
   for (const Output& file : files) {
     request.format = file.format;
-    request.file = file.file;
     request.what = asked;
     // A file of a chunk says so, and panels without a chunk of their own follow.
     if (file.chunk) request.what.place.chunk = *file.chunk;

@@ -1,9 +1,11 @@
 #include "app/figure/page.h"
 
 #include "app/figure/figure_page.h"
+#include "app/figure/font_face.h"
 #include "app/figure/headless.h"
 #include "app/state/shown_methods.h"
 #include "app/state/view_list.h"
+#include "app/widgets/fonts.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -11,6 +13,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <thread>
 
@@ -36,7 +40,6 @@ void set_up(HeadlessRenderer& renderer, const PageForm& form, bool vectors) {
 float render(state::Workspace& workspace, panels::Panel& panel, HeadlessRenderer& renderer,
              const state::ViewState& what, const PageForm& form, const CancelToken& cancel) {
   prepare_fonts(renderer.gui(), workspace.place());
-  state::show_both_unless_asked(workspace, what);
   panels::DrawContext context{workspace, renderer.gui().palette(), true};
   float head_end = 0;
   widgets::FigureParts figure_parts = form.parts;
@@ -84,6 +87,7 @@ auto draw_until_it_fits(const PageForm& form, bool vectors, const Draw& draw, co
 template <typename Read>
 auto draw_page(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,
                bool vectors, const CancelToken& cancel, const Read& read) {
+  state::show_both_unless_asked(workspace, what);
   settle(workspace, *state::find_view(what.view), cancel);
   std::unique_ptr<panels::Panel> panel;
   const auto draw = [&](HeadlessRenderer& renderer) {
@@ -128,6 +132,15 @@ Scene scene_of_page(HeadlessRenderer& renderer) {
   return drawn;
 }
 
+// A font's size is its em; ImGui's is the height from ascender to descender. The one as a share of the other.
+double em_of(const std::string& family) {
+  constexpr double kOfInter = 0.826;
+  if (family.empty()) return kOfInter;
+  std::ifstream file(widgets::font_file(family, 400).first, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return FontFace(std::make_shared<FontFile>(FontFile{family, bytes})).em(1);
+}
+
 }  // namespace
 
 double dots_per_inch(const state::PictureForm& form) {
@@ -136,9 +149,7 @@ double dots_per_inch(const state::PictureForm& form) {
 }
 
 PageForm page_of(const state::PictureForm& form, bool vectors) {
-  // A font's size is its em; ImGui's is the height from ascender to descender, of which Inter's em is this share.
-  constexpr double kEmOfHeight = 0.826;
-  constexpr double kPointsAnInch = 72, kTextPixels = 15 * kFigureTextScale * kEmOfHeight;
+  constexpr double kPointsAnInch = 72, kTextPixels = 15 * kFigureTextScale;
   constexpr double kHeight = 0.75;  // of the width, on paper
   constexpr int kLeastHeight = 400;
   // Of vectors the maps alone have pixels: a page is printed, and looked at closely.
@@ -156,7 +167,8 @@ PageForm page_of(const state::PictureForm& form, bool vectors) {
   if (form.column_cm <= 0) return page;
   page.on_paper = page.grows = true;
   const double points = form.column_cm / 2.54 * kPointsAnInch;
-  page.width = static_cast<int>(std::lround(points / form.font_pt * kTextPixels));
+  page.width =
+      static_cast<int>(std::lround(points / form.font_pt * kTextPixels * em_of(form.font)));
   page.height = std::max(kLeastHeight, static_cast<int>(std::lround(kHeight * page.width)));
   page.points = points / page.width;
   if (!vectors) page.scale = static_cast<float>(page.points * dots_per_inch(form) / kPointsAnInch);

@@ -139,7 +139,7 @@ class KvMapPanel final : public Panel {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (!context.figure && room.y < 2 * least_part_height() + KvMapAxes::axis_height() &&
         room.x > 2 * widgets::em(kLeastWidthEm))
-      return small_maps_ui(context, 2);
+      return small_maps_ui(context, 2, 2);
     two_maps_ui(context, false, [&](std::size_t index) {
       slot_head_ui(context, pictures_[index], state::kSlots[index], "");
     });
@@ -257,24 +257,24 @@ class KvMapPanel final : public Panel {
                             place_caption(context.workspace.place()), {});
     show_ui(context, kView);
     legend(context);
-    small_maps_ui(context, static_cast<int>(methods.size()));
+    small_maps_ui(context, static_cast<int>(methods.size()),
+                  methods.size() > 2 && ImGui::GetContentRegionAvail().x > widgets::em(48) ? 2 : 1);
   }
 
-  // The first `count` pictures, each with a line of words.
-  void small_maps_ui(DrawContext& context, int count) {
+  // The first `count` pictures, each with a line of words; so many beside each other, or more where it is low.
+  void small_maps_ui(DrawContext& context, int count, int across) {
     ImGui::Dummy({0, widgets::grid(0.5F)});
     ImGui::BeginChild("maps", {0, 0});
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = widgets::em(0.6F), axis = KvMapAxes::axis_height();
-    const auto height_of = [&](int across) {
-      const auto down = static_cast<float>((count + across - 1) / across);
+    const auto height_of = [&](int columns) {
+      const auto down = static_cast<float>((count + columns - 1) / columns);
       return std::floor((room.y - axis - gap * down) / down);
     };
-    const auto fits = [&](int across) {
-      return room.x > widgets::em(kLeastWidthEm) * static_cast<float>(across);
+    const auto fits = [&](int columns) {
+      return room.x > widgets::em(kLeastWidthEm) * static_cast<float>(columns);
     };
     // As wide as they can be; in a low panel narrower, rather than below the fold.
-    int across = count > 2 && room.x > widgets::em(48) ? 2 : 1;
     while (across < count && fits(across + 1) && height_of(across) < widgets::em(kLeastEm))
       ++across;
     const float width =

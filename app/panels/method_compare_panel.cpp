@@ -325,13 +325,13 @@ class MethodComparePanel final : public Panel {
     for (const CompareColumn& column : columns) {
       ImGui::TableNextColumn();
       const bool sorted = is_sorted_by(order, column);
-      const char* arrow = !sorted ? "" : order.falling ? " \u2193" : " \u2191";
-      const std::string title = title_of(column, watched);
-      if (context.figure) {  // nobody points at a head that is cut, and sorts by another
+      const char* arrow = !sorted ? "" : order.falling ? "\u00A0\u2193" : "\u00A0\u2191";
+      const std::string title = title_of(column, watched) + arrow;
+      if (context.figure) {  // it has no tooltip that would complete a head that is cut
         widgets::text_wrapped(context.palette.text, title);
         continue;
       }
-      ImGui::TableHeader(fmt::format("{}{}###{}", title, arrow, column.name).c_str());
+      ImGui::TableHeader(fmt::format("{}###{}", title, column.name).c_str());
       if (ImGui::IsItemHovered() && *column.meaning != 0)
         widgets::tooltip("%s\nclick: sort by it", column.meaning);
       if (ImGui::IsItemClicked()) sort_by(context.workspace, column, sorted);

@@ -1,5 +1,6 @@
 // needle_grid: a map for each method, the text's length downwards and the needle's depth across.
 #include "app/panels/results_panel.h"
+#include "app/state/open_results.h"
 #include "app/state/questions/results/needle_grid.h"
 #include "core/base/units.h"
 

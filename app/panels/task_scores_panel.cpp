@@ -1,5 +1,6 @@
 // task_scores: a method a row, a task, length, depth or budget a column, the mean score in each cell.
 #include "app/panels/results_panel.h"
+#include "app/state/open_results.h"
 #include "app/state/questions/results/published.h"
 #include "app/state/questions/results/task_scores.h"
 #include "app/widgets/table.h"

@@ -55,7 +55,10 @@ class TokenText {
   };
   Top top() const { return top_; }
   // The token's line comes there in the next frame.
-  void bring_to_top(Top top) { wanted_top_ = top; }
+  void bring_to_top(Top top) {
+    wanted_top_ = top;
+    settling_ = 0;
+  }
 
  private:
   // Where each token stands.

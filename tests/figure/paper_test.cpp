@@ -62,6 +62,10 @@ TEST(Paper, AColumnHasItsWidthAndItsTextItsSize) {
   EXPECT_NEAR(14.87 * vectors.points, 6, 0.01);
   const PageForm pixels = page_of(form, false);
   EXPECT_NEAR(pixels.width * static_cast<double>(pixels.scale), 8.4 / 2.54 * 300, 1);
+  // The same size of a font whose em is another share of its height: 1000 of 1320 units of JetBrains Mono.
+  form.font = "JetBrains Mono";
+  EXPECT_NEAR(page_of(form, true).width, 590 * (1000 / 1320.0) / 0.826, 2);
+  form.font.clear();
   form.font_pt = 14;
   EXPECT_EQ(page_of(form, true).width, 253);
 }

@@ -264,6 +264,16 @@ TEST_F(WindowLayouts, WhatIsTornOffFollowsTheSizeOfTheWindow) {
   resize(1560, 860);
   EXPECT_FALSE(panels().layout().docks.sides.empty());
   EXPECT_NEAR(window("token_strip")->Size.x, large.x, 8);
+  // Also where one view filled the window meanwhile.
+  panels().fill(kView);
+  frames(4);
+  resize(1000, 700);
+  panels().unfill();
+  frames(12);
+  EXPECT_NEAR(torn()[0].width, before.width, 0.01);
+  EXPECT_NEAR(torn()[0].x, before.x, 0.01);
+  EXPECT_TRUE(panels().layout().docks.sides.empty());
+  resize(1560, 860);
   panels().dock_again("token_strip");
   settle();
   EXPECT_THAT(torn(), IsEmpty());

@@ -265,12 +265,14 @@ TEST_F(WindowViews, WhatLayAloneIsDockedAgainInItsPlace) {
   settle();
   const shell::DockTree first = panels().layout().docks;
   ASSERT_EQ(first.sides.at(0).cut, shell::DockTree::Cut::Below);
-  panels().tear_off(kView);
-  settle();
-  ASSERT_FALSE(shell::lie_alike(panels().layout().docks, first));
-  panels().dock_again(kView);
-  settle();
-  EXPECT_TRUE(shell::lie_alike(panels().layout().docks, first));
+  for (const char* view : {kView, "token_strip"}) {
+    panels().tear_off(view);
+    settle();
+    ASSERT_FALSE(shell::lie_alike(panels().layout().docks, first)) << view;
+    panels().dock_again(view);
+    settle();
+    EXPECT_TRUE(shell::lie_alike(panels().layout().docks, first)) << view;
+  }
 }
 
 TEST_F(WindowViews, ATraceThatWasClosedComesBack) {

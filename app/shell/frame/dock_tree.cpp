@@ -216,6 +216,15 @@ bool lie_alike(const DockTree& a, const DockTree& b) {
          std::equal(a.sides.begin(), a.sides.end(), b.sides.begin(), b.sides.end(), lie_alike);
 }
 
+bool float_alike(const std::vector<TornOff>& a, const std::vector<TornOff>& b) {
+  constexpr float kPixels = 0.003F;
+  const auto near = [](float one, float other) { return std::abs(one - other) < kPixels; };
+  return std::ranges::equal(a, b, [&](const TornOff& one, const TornOff& other) {
+    return one.views == other.views && near(one.x, other.x) && near(one.y, other.y) &&
+           near(one.width, other.width) && near(one.height, other.height);
+  });
+}
+
 void build_docks(const Perspective& perspective, const DockTree& docks) {
   const ImGuiID space = dock_space_of(perspective);
   ImGui::DockBuilderRemoveNode(space);
@@ -279,16 +288,6 @@ unsigned central_dock_of(const Perspective& perspective) {
   return large != nullptr ? large->ID : dock_space_of(perspective);
 }
 
-unsigned new_dock(const Perspective& perspective, state::Spot spot) {
-  const ImGuiID central = central_dock_of(perspective);
-  const bool beside = spot == state::Spot::Beside || spot == state::Spot::BesideBelow;
-  if (spot == state::Spot::Large || perspective.wide) return central;
-  ImGuiID made = central;
-  ImGui::DockBuilderSplitNode(central, beside ? ImGuiDir_Right : ImGuiDir_Down,
-                              beside ? perspective.beside : perspective.below, &made, nullptr);
-  return made;
-}
-
 unsigned dock_of(const std::string& name) {
   const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
   return window != nullptr && window->DockNode != nullptr && floating_root(*window) == nullptr
@@ -296,9 +295,10 @@ unsigned dock_of(const std::string& name) {
              : 0;
 }
 
-bool dock_exists(unsigned dock) {
-  const ImGuiDockNode* node = dock != 0 ? ImGui::DockBuilderGetNode(dock) : nullptr;
-  return node != nullptr && node->IsLeafNode();
+bool dock_exists(const Perspective& perspective, unsigned dock) {
+  ImGuiDockNode* node = dock != 0 ? ImGui::DockBuilderGetNode(dock) : nullptr;
+  return node != nullptr && node->IsLeafNode() &&
+         ImGui::DockNodeGetRootNode(node)->ID == dock_space_of(perspective);
 }
 
 void dock_in(unsigned dock, const std::string& window) {

@@ -127,9 +127,12 @@ void PanelHost::layout_ui() {
       if (window.perspective == shown_) window.chosen.reset();
   if (reset_layout_ || unknown)
     build_layout(TornOffViews::DockAgain);
+  else if (!docks_again_.empty())
+    build_layout(TornOffViews::Stay);
   else
     follow_room(!first);
   reset_layout_ = false;
+  docks_again_.clear();
   take_chosen_layout();
   if (to_build_ && to_build_->perspective == shown_->id) build(*std::exchange(to_build_, {}));
   dock_beside_ui();
@@ -161,7 +164,10 @@ void PanelHost::follow_room(bool has_windows) {
   Room& before = rooms_.try_emplace(shown_, last_room_of_docks(*shown_)).first->second;
   if (!settled) return;
   if (!is_other_room(before, now)) {
-    torn_off_[shown_] = torn_off_of(*shown_, now);
+    std::vector<TornOff> torn_off = torn_off_of(*shown_, now);
+    // Whole pixels are no other share: it would drift while the window is dragged smaller.
+    if (std::vector<TornOff>& known = torn_off_[shown_]; !float_alike(known, torn_off))
+      known = std::move(torn_off);
     return;
   }
   fit_torn_off(*shown_, torn_off_.try_emplace(shown_, torn_off_of(*shown_, before)).first->second);
@@ -184,13 +190,16 @@ bool PanelHost::is_first_layout(const DockTree& docks) {
 void PanelHost::build_docks(const DockTree& docks) {
   shell::build_docks(*shown_, docks);
   rooms_[shown_] = room_of_docks();
+  for (Window& window : windows_)
+    if (window.perspective == shown_) window.last_dock = 0;
 }
 
 void PanelHost::build_layout(TornOffViews torn_off) {
   std::vector<DockedView> views = views_of_first_layout(window_form(), false);
   if (torn_off == TornOffViews::Stay)
-    std::erase_if(
-        views, [&](const DockedView& view) { return is_torn_off(find(view.id, *shown_)->name); });
+    std::erase_if(views, [&](const DockedView& view) {
+      return view.id != docks_again_ && is_torn_off(find(view.id, *shown_)->name);
+    });
   for (const Spot spot : {Spot::Below, Spot::BesideBelow, Spot::Beside, Spot::Large}) {
     Window* front = nullptr;  // the first, or the one that was asked for
     for (const DockedView& view : views) {

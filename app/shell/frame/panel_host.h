@@ -173,10 +173,11 @@ class PanelHost {
   const state::Perspective* shown_;  // in the last frame
   std::vector<const state::Perspective*> laid_out_;
   std::map<const state::Perspective*, Room> rooms_;  // that the docks were made for
-  std::map<const state::Perspective*, std::vector<TornOff>> torn_off_;  // in a window of that size
+  std::map<const state::Perspective*, std::vector<TornOff>> torn_off_;  // shares of that room
   const state::Perspective* shown_before_ = nullptr;  // in the last frame, of a trace or of results
   std::vector<std::string> own_views_;  // of the method whose first was brought to the front
   int frames_to_order_ = 0;             // until their tabs are there
+  std::string docks_again_;             // of a view: the docks are laid out anew with it
   std::string waiting_;                 // to be shown once there is a trace
   std::string to_search_;               // id of what gets the keyboard in its search
   std::vector<Closing> closings_;       // the last at the end

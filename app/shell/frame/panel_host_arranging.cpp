@@ -185,24 +185,30 @@ void PanelHost::tear_off(const std::string& id) {
   shell::tear_off({window_of_view(id, *shown_)}, kMiddle);
 }
 
+// Where it lay before. Where that dock went with it: in a workspace that nobody arranged as at first, else as
+// dock_for() says.
 void PanelHost::dock_again(const std::string& id) {
-  if (Window* window = find(id, *shown_)) {
+  Window* window = find(id, *shown_);
+  if (window == nullptr) return;
+  if (!dock_exists(*shown_, window->last_dock) && shown_->find(id) != nullptr &&
+      is_first_layout(docks_of(*shown_, room_of_docks())))
+    docks_again_ = id;
+  else
     dock_in(dock_for(*window), window->name);
-    bring_up(*window);
-  }
+  bring_up(*window);
 }
 
-// Where it lay before; else where those lie that share its spot; else in that spot anew, where the window has room.
+// Where it lay before; else where those lie that share its spot; else behind the large view.
 unsigned PanelHost::dock_for(const Window& window) const {
-  if (dock_exists(window.last_dock)) return window.last_dock;
   const Perspective& here = *window.perspective;
-  const PlacedView* placed = here.find(state::view_of(sources_[window.source].id));
-  if (placed == nullptr) return central_dock_of(here);
-  for (const PlacedView& other : here.views)
-    if (other.spot == placed->spot && other.id != placed->id)
-      if (const unsigned dock = dock_of(window_of_view(other.id, here))) return dock;
-  const WindowForm form = window_form();
-  return form.narrow || form.low ? central_dock_of(here) : new_dock(here, placed->spot);
+  if (dock_exists(here, window.last_dock)) return window.last_dock;
+  if (const PlacedView* placed = here.find(state::view_of(sources_[window.source].id)))
+    for (const PlacedView& other : here.views) {
+      const std::string name = window_of_view(other.id, here);
+      if (other.spot != placed->spot || name == window.name) continue;
+      if (const unsigned dock = dock_of(name)) return dock;
+    }
+  return central_dock_of(here);
 }
 
 void PanelHost::menu_ui(Window& window) {

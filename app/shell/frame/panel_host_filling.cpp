@@ -25,6 +25,8 @@ PanelHost::Window& PanelHost::window_in_front() {
 }
 
 void PanelHost::filled_ui(const figure::GuiContext& gui) {
+  shown_before_ =
+      nullptr;  // what the docks and what is torn off need of a frame is not there at once
   submit_dock_spaces(nullptr);
   for (Window& window : windows_) window.visible = false;
   // Of another workspace its own view.

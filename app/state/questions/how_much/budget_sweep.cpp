@@ -30,9 +30,9 @@ constexpr std::array kExtents{SweepExtent::Head, SweepExtent::Layer, SweepExtent
 // A first look at a whole trace takes about so many of its layers.
 constexpr std::size_t kFirstLookLayers = 5;
 
-// "name=value" of each parameter but the budget.
 constexpr std::array<const char*, 2> kBudgets{"budget_tokens", "budget_ratio"};
 
+// "name=value" of each parameter but the budget.
 std::vector<std::string> parameters_of(const MethodChoice& method) {
   std::vector<std::string> kept;
   if (!method.known()) return kept;

@@ -20,7 +20,7 @@ const char* name_of(SweepExtent extent);  // "head", "layer", "trace"
 // A method as a curve: its SPEC without the budget, so that all budgets of it are one question. What
 // has no budget, or is not known, is its whole text.
 std::string family_of(const MethodChoice& method);
-// Of it what differs from the method's defaults.
+// The same for people: it names the parameters alone that differ from the method's defaults.
 std::string short_family_of(const MethodChoice& method);
 // The same method keeping so many tokens. Only for one that is known and has a budget.
 selection::MethodSpec with_budget(const MethodChoice& method, std::int64_t tokens,

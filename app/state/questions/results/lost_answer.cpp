@@ -1,5 +1,6 @@
 #include "app/state/questions/results/lost_answer.h"
 
+#include "app/state/open_results.h"
 #include "app/state/questions/why_lost/span_loss.h"
 #include "app/state/sample_recording.h"
 #include "app/state/shell_words.h"

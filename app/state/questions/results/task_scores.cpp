@@ -1,5 +1,6 @@
 #include "app/state/questions/results/task_scores.h"
 
+#include "app/state/open_results.h"
 #include "app/state/questions/results/published.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
