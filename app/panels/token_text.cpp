@@ -261,7 +261,9 @@ void TokenText::underline_ui(DrawContext& context, const Place& here, ImVec2 ori
 // Scrolls to keys or to a chunk that were chosen elsewhere. A text begins at the watched span,
 // where the chunk sees it; in another room the span stays in view, or else the text where it was.
 void TokenText::follow(DrawContext& context, const Place& here, float line_height) {
-  const bool new_text = followed_.trace != here.trace;
+  // Each workspace has a window of the view, with a scroll of its own.
+  if (followed_.trace != here.trace) begun_.clear();
+  const bool new_text = begun_.insert(ImGui::GetID("text")).second;
   const bool new_keys = here.has_keys() && here.keys != followed_.keys;
   const trace::ChunkInfo& chunk = here.chunk_info();
   const auto span = state::watched_keys(here);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -148,6 +149,7 @@ class TokenText {
   std::string followed_layout_;            // the same
   std::pair<float, float> followed_room_;  // its height, and that of a line
   bool sees_span_ = false;                 // the watched span is in view
+  std::set<unsigned> begun_;               // ids of the windows in which this text was shown
   int settling_ = 0;                       // frames in which a new text's room may still change
   Top top_;
   std::optional<Top> wanted_top_;  // to be it
