@@ -30,8 +30,8 @@ void go_to_cell(state::Workspace& workspace, const state::OverviewQuestion::Answ
 class OverviewGrid {
  public:
   // Before anything of a frame: how many grids there will be, and whether the cell that comes first by worth is framed.
-  // Layers run along the longer side of the view unless there are more query heads, which then do: in every grid of
-  // the place, whatever the number and however many methods.
+  // Of layers and query heads the more numerous run along the longer side of the view. Every grid of the place is laid
+  // out so, whatever the number and however many methods.
   void begin_frame(const state::Place& place, std::size_t num_grids, bool frames_first = false);
   bool layers_run_across() const { return layers_across_; }
   // Of the room there is, how much draw() will fill.

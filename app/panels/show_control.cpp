@@ -66,7 +66,7 @@ void show_ui(DrawContext& context, const std::string& view) {
     forms.push_back({show});
     segments.push_back(std::move(segment));
   };
-  add(Show::Both, {"both", "", "A and B on one axis"});
+  add(Show::Both, {"both", "", "A and B together"});
   add(Show::Difference, {"difference", "diff", "What A and B do differently"});
   add(Show::Several,
       {"up to six", "six", "A, B, then the methods tried here and the recorded runs, up to six"});

@@ -185,8 +185,8 @@ void PanelHost::tear_off(const std::string& id) {
   shell::tear_off({window_of_view(id, *shown_)}, kMiddle);
 }
 
-// Where it lay before. Where that dock went with it: in a workspace that nobody arranged as at first, else as
-// dock_for() says.
+// It lies where it lay before. If that dock is gone, a workspace that nobody arranged is laid out anew with it; in any
+// other it goes where dock_for() says.
 void PanelHost::dock_again(const std::string& id) {
   Window* window = find(id, *shown_);
   if (window == nullptr) return;
