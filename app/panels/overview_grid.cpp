@@ -208,10 +208,11 @@ bool OverviewGrid::move_ui(const Cells& grid) {
   return dragged;
 }
 
-// The cell that the finding names; of a watched span it names none.
+// The cell that the finding names.
 void OverviewGrid::framed_ui(DrawContext& context, const Cells& grid, const Overview& result) {
-  if (!frames_first_ || result->by_worth.empty() || result.question.watched()) return;
-  const auto cell = static_cast<int>(result->by_worth.front());
+  const auto framed = state::framed_cell(result.question, *result);
+  if (!frames_first_ || !framed) return;
+  const auto cell = static_cast<int>(*framed);
   const int l = cell / grid.num_heads, h = cell % grid.num_heads;
   const ImVec2 from = grid.from(l, h), to = grid.to(l, h);
   const float line = std::max(2.0F, widgets::em(0.14F));

@@ -35,7 +35,10 @@ std::optional<double> value_of(const replay::ReplayCell& cell, Number number, st
   switch (number) {
     case Number::MassRecall: return cell.metrics[column].mass_recall;
     case Number::TopkOverlap: return cell.metrics[column].topk_overlap;
-    case Number::Gap: return cell.metrics[column].gap;
+    case Number::Gap:
+      if (!span) return cell.metrics[column].gap;
+      if (!replay::span_kept(cell, column, *span)) return std::nullopt;
+      return cell.metrics[column].span_gap;
     case Number::SpanKept: return replay::span_kept(cell, column, span.value());
     default: return cell.output_error[column];
   }

@@ -39,7 +39,8 @@ struct Overview {
 };
 
 // From a replay that has the number: the mean over the cells of Overview::phase with no dense reason, in
-// `chunks` (ascending; none: all). SpanKept is of `span`, and the sets alone are enough for it.
+// `chunks` (ascending; none: all). SpanKept is of `span`, and the sets alone are enough for it; with a span
+// Gap is RowMetrics::span_gap, of the cells that were measured.
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             const std::vector<int>& chunks = {},
                             const std::optional<trace::KeySet>& span = {});

@@ -116,6 +116,20 @@ double RowTruth::share_of_best(std::int64_t count, const std::vector<std::int32_
   return static_cast<double>(found) / static_cast<double>(asked);
 }
 
+double RowTruth::span_gap(const std::vector<std::int32_t>& selected, const trace::KeySet& span) {
+  const Best& truth = best(static_cast<std::int64_t>(selected.size()));
+  std::int64_t candidates = 0, best = 0;
+  for (const std::int64_t key :
+       span.positions_in(first_candidate_, first_candidate_ + num_candidates_)) {
+    ++candidates;
+    best += truth.marks[static_cast<std::size_t>(key - first_candidate_)];
+  }
+  if (candidates == 0) return 0;
+  const auto kept = std::ranges::count_if(
+      selected, [&](std::int32_t position) { return span.contains(position); });
+  return static_cast<double>(best - kept) / static_cast<double>(candidates);
+}
+
 RowMetrics RowTruth::metrics(const std::vector<std::int32_t>& selected) {
   const Sums sums = this->sums(selected);
   RowMetrics metrics = shares_of(sums);
@@ -212,18 +226,19 @@ RowTruth::Sums CellTruth::sums_of_masks(const trace::BlockMasks& masks, std::int
 
 RowMetrics CellTruth::metrics(const selection::RowLayout& layout, const trace::CellRecord& record,
                               std::size_t row) {
+  if (!record.reads_masks && record.keeps_every_key()) return {};
+  RowTruth& truth = this->row(layout, row, record.num_candidates);
+  const std::vector<std::int32_t>& selected = record.rows[row].positions;
+  const RowMetrics of_set = truth.metrics(selected);
+  RowMetrics metrics = of_set;
   if (record.reads_masks) {
-    RowMetrics metrics =
-        shares_of(sums_of_masks(selection::masks_of(record), static_cast<std::int64_t>(row)));
+    metrics = shares_of(sums_of_masks(selection::masks_of(record), static_cast<std::int64_t>(row)));
     // Masks leave out keys of the chunk, too: how much of all that is seen, is not summed here.
     metrics.visible_recall = std::numeric_limits<double>::quiet_NaN();
-    metrics.topk_overlap = this->row(layout, row, record.num_candidates)
-                               .metrics(record.rows[row].positions)
-                               .topk_overlap;
-    return metrics;
+    metrics.topk_overlap = of_set.topk_overlap;
   }
-  if (record.keeps_every_key()) return {};
-  return this->row(layout, row, record.num_candidates).metrics(record.rows[row].positions);
+  if (wanted_.span) metrics.span_gap = truth.span_gap(selected, *wanted_.span);
+  return metrics;
 }
 
 std::vector<double> CellTruth::output_errors(const at::Tensor& sparse) {

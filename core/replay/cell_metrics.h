@@ -35,6 +35,8 @@ class RowTruth {
     double kept = 0, best = 0, whole = 0;
   };
   Sums sums(const std::vector<std::int32_t>& selected);
+  // RowMetrics::span_gap.
+  double span_gap(const std::vector<std::int32_t>& selected, const trace::KeySet& span);
   bool is_finite() const { return std::isfinite(whole_); }
 
  private:

@@ -15,6 +15,7 @@
 #include "core/selection/evidence.h"
 #include "core/selection/spec/method_spec.h"
 #include "core/session/session.h"
+#include "core/trace/key_set.h"
 #include "core/trace/runs/selection_record.h"
 
 #include <array>
@@ -35,6 +36,8 @@ struct RowMetrics {
   // NaN with budget_scope=all, where each query sees its own key outside the set.
   double visible_recall = 1;
   std::array<double, kRecallAt.size()> recall_at = {1, 1, 1};  // computed in decode alone
+  // Where a span was asked for: the share of its candidates that O holds, less that of the selected.
+  double span_gap = 0;
 };
 
 // What was kept in one place, and what that is worth.
@@ -133,6 +136,7 @@ std::vector<trace::LayerRecord> layer_records(const ReplayResult& result);
 struct Wanted {
   bool mass = true;  // RowMetrics
   bool output_error = false;
+  std::optional<trace::KeySet> span = {};  // RowMetrics::span_gap
 };
 
 // Measures the sets of a replay that was made without: nothing is selected. Only the pruned queries

@@ -63,7 +63,8 @@ void add_metrics(const session::TraceSession& session, ReplayResult& result, con
   std::int64_t done = 0;
   for (ReplayCell& cell : result.cells) {
     context.cancel.throw_if_cancelled();
-    const Wanted of_cell{wanted.mass, wanted.output_error && cell.lane_counts.empty()};
+    Wanted of_cell = wanted;
+    of_cell.output_error &= cell.lane_counts.empty();
     if (of_cell.mass || of_cell.output_error) {
       const selection::Cell loaded = cells.load(cell.layer, cell.chunk, cell.span);
       CellTruth truth(loaded, of_cell);

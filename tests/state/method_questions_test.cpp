@@ -1,5 +1,6 @@
 // The questions about methods: overview, fate of a span, token colours, summaries and latency, their
 // keys and their answers against plain loops.
+#include "app/state/labels.h"
 #include "app/state/questions/how_it_ran/runs.h"
 #include "app/state/questions/how_much/latency.h"
 #include "app/state/questions/kept/selected_vs_true.h"
@@ -10,6 +11,9 @@
 #include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <chrono>
@@ -169,6 +173,30 @@ TEST_F(MethodQuestionsTest, OverviewOfTheWatchedKeysCountsThoseKept) {
       EXPECT_FLOAT_EQ(overview->overview.values.at(layer, kv_head),
                       static_cast<float>(count) / 15.0F);
     }
+  // The worst first: those that keep less of it than the oracle of as many keys does.
+  const MethodChoice oracle = method(place, "oracle:budget_tokens=8");
+  const auto best = answer(OverviewQuestion{place, oracle, Number::SpanKept, here(place)});
+  float last = 1;
+  for (const std::int32_t cell : overview->by_worth) {
+    const auto i = static_cast<std::size_t>(cell);
+    const float more = best->overview.values.values[i] - overview->overview.values.values[i];
+    EXPECT_FLOAT_EQ(overview->gap.values[i], std::max(more, 0.0F)) << cell;
+    EXPECT_LE(overview->gap.values[i], last);
+    last = overview->gap.values[i];
+    EXPECT_EQ(best->gap.values[i], 0);
+  }
+  const auto first = static_cast<std::size_t>(overview->by_worth.front());
+  ASSERT_GT(overview->gap.values[first], 0);
+  EXPECT_EQ(framed_cell(question(), *overview), overview->by_worth.front());
+  EXPECT_THAT(overview_finding(question(), *overview),
+              ::testing::EndsWith(fmt::format(
+                  " Worst is layer {}, KV head {} (framed): {}, where the oracle keeps {}.",
+                  first / 2, first % 2, share_text(overview->overview.values.values[first]),
+                  share_text(best->overview.values.values[first]))));
+  // Of the oracle no head loses anything that it would keep.
+  const OverviewQuestion of_best{place, oracle, Number::SpanKept, here(place)};
+  EXPECT_EQ(framed_cell(of_best, *best), std::nullopt);
+  EXPECT_THAT(overview_finding(of_best, *best), ::testing::Not(::testing::HasSubstr("Worst")));
   place.keys =
       trace::KeySet::of(std::vector{10, 12, 13, 24});  // of keys here and there these alone
   const auto scattered = answer(question());

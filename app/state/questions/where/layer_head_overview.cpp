@@ -119,15 +119,34 @@ void count(OverviewQuestion::Answer& answer) {
     answer.by_worth.push_back(static_cast<std::int32_t>(i));
   }
   const bool by_gap = !answer.gap.values.empty();
-  const std::vector<float>& order = by_gap ? answer.gap.values : values;
-  const bool higher_is_better =
-      !by_gap && replay::info_of(answer.overview.number).higher_is_better();
-  std::stable_sort(answer.by_worth.begin(), answer.by_worth.end(),
-                   [&](std::int32_t a, std::int32_t b) {
-                     const float x = order[static_cast<std::size_t>(a)];
-                     const float y = order[static_cast<std::size_t>(b)];
-                     return higher_is_better ? x < y : x > y;
-                   });
+  const auto gap = [&](std::int32_t i) {
+    const float more = by_gap ? answer.gap.values[static_cast<std::size_t>(i)] : 0;
+    return std::isnan(more) ? 0 : more;  // of a cell whose attention is not known
+  };
+  const bool higher_is_better = replay::info_of(answer.overview.number).higher_is_better();
+  std::ranges::stable_sort(answer.by_worth, [&](std::int32_t a, std::int32_t b) {
+    if (gap(a) != gap(b)) return gap(a) > gap(b);
+    const float x = values[static_cast<std::size_t>(a)], y = values[static_cast<std::size_t>(b)];
+    return higher_is_better ? x < y : x > y;
+  });
+}
+
+// What the oracle keeps of the span beyond the sets, as `overview`: a head that does not read the span loses
+// nothing with it. Empty where the attention of no cell is known.
+analysis::Matrix span_gap(const Place& place, const replay::ReplayResult& run,
+                          const trace::KeySet& span, const std::vector<int>& chunks,
+                          const analysis::Overview& overview, const WorkContext& context) {
+  replay::ReplayResult measured = run;
+  std::erase_if(measured.cells, [&](const replay::ReplayCell& cell) {
+    const bool is_asked = chunks.empty() || std::ranges::binary_search(chunks, cell.chunk);
+    return !is_asked || cell.dense_reason || cell.span.phase != overview.phase ||
+           !place.info().has_queries(cell.chunk);
+  });
+  if (measured.cells.empty()) return {};
+  engine().add_metrics(*place.trace->session, measured, {true, false, span}, context, place.device);
+  analysis::Matrix gap = engine().overview_of_replay(measured, Number::Gap, chunks, span).values;
+  for (float& value : gap.values) value = std::max(value, 0.0F);
+  return gap;
 }
 
 // "layer 24, KV head 0"
@@ -145,6 +164,16 @@ const char* head_word(const OverviewQuestion::Answer& answer) {
   return answer.q_heads_per_column == 1 ? "query head" : "sub-group";
 }
 
+std::optional<std::int32_t> framed_cell(const OverviewQuestion& question,
+                                        const OverviewQuestion::Answer& answer) {
+  if (answer.by_worth.empty()) return std::nullopt;
+  const std::int32_t first = answer.by_worth.front();
+  const bool loses =
+      !answer.gap.values.empty() && answer.gap.values[static_cast<std::size_t>(first)] > 0;
+  if (question.watched() && !loses) return std::nullopt;
+  return first;
+}
+
 std::string overview_finding(const OverviewQuestion& question,
                              const OverviewQuestion::Answer& answer) {
   if (answer.by_worth.empty()) return "";
@@ -160,9 +189,16 @@ std::string overview_finding(const OverviewQuestion& question,
     };
     double sum = 0;
     for (const std::int32_t i : answer.by_worth) sum += value(i);
-    return fmt::format("{} of {} is kept over the {} heads: all of it in {}, nothing in {}.",
-                       share_text(sum / answer.num_known), readable_name(watched->name),
-                       answer.num_known, count(1), count(0));
+    std::string text =
+        fmt::format("{} of {} is kept over the {} heads: all of it in {}, nothing in {}.",
+                    share_text(sum / answer.num_known), readable_name(watched->name),
+                    answer.num_known, count(1), count(0));
+    if (framed_cell(question, answer)) {
+      const float gap = answer.gap.values[static_cast<std::size_t>(first)];
+      text += fmt::format(" Worst is {} (framed): {}, where the oracle keeps {}.", at_first,
+                          share_text(value(first)), share_text(value(first) + gap));
+    }
+    return text;
   }
   if (!answer.gap.values.empty()) {
     const float gap = answer.gap.values[static_cast<std::size_t>(first)];
@@ -287,6 +323,7 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
     if (wanted == Number::MassRecall)
       answer.gap = engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
+    if (span) answer.gap = span_gap(place, run, *span, asked_of, answer.overview, steps.context);
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
   } else {
     answer.overview =

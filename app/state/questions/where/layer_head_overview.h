@@ -28,10 +28,12 @@ struct OverviewQuestion : OfMethod<At::Trace> {
     int q_heads_per_column = 1;
     float highest = 0;  // of the values that are known; 0 where none is
     int num_known = 0, num_dense = 0;
-    int above_half = 0;    // values above 0.5
-    analysis::Matrix gap;  // as the values; only beside recall, else empty
-    // Known cells, row-major, the worst first. Recall goes by its gap: a head whose attention is
-    // diffuse has little recall whatever is kept.
+    int above_half = 0;  // values above 0.5
+    // As the values, beside recall and the share of a span alone, else empty: what the oracle of as many
+    // keys has more. At least 0.
+    analysis::Matrix gap;
+    // Known cells, row-major, the worst first. Where there is a gap they go by it: a head whose attention is
+    // diffuse has little recall whatever is kept, and one that does not read the span need not keep it.
     std::vector<std::int32_t> by_worth;
   };
 
@@ -73,6 +75,10 @@ OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer&
 
 // What a column of the values stands for.
 const char* head_word(const OverviewQuestion::Answer& answer);
+
+// The cell that the finding names; of a watched span none where no head loses what the oracle keeps of it.
+std::optional<std::int32_t> framed_cell(const OverviewQuestion& question,
+                                        const OverviewQuestion::Answer& answer);
 
 // What is to be seen, in a sentence: where the number is worst, or how many heads keep the span. Empty where
 // no head has a number.
