@@ -6,6 +6,7 @@
 #include "app/shell/bars/job_line.h"
 #include "app/shell/frame/frame_guard.h"
 #include "app/shell/saved/places_file.h"
+#include "app/shell/windows/desktop_dialog.h"
 #include "app/shell/windows/welcome.h"
 #include "app/state/questions/results/lost_answer.h"
 #include "app/state/span_choices.h"
@@ -50,6 +51,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
       cursor_menu_(workspace, panels_, exporter_, messages_),
       dropped_(workspace, messages_, takers_of_dropped()) {
   files_.prefers_desktop = settings_.desktop_dialogs;
+  if (files_.prefers_desktop) DesktopDialog::look_for();
   panels_.add_window(state::kRunsWindow, [this] { runs_.draw(workspace_, gui_.palette()); });
   panels_.add_window(state::kMemoryWindow,
                      [this] { memory_ui(*workspace_.memory, gui_.palette()); });

@@ -95,8 +95,13 @@ bool within_character(const std::string& text, std::size_t at) {
 }  // namespace
 
 std::string elided(const std::string& text, float width) {
-  if (fits(text, width)) return text;
-  std::size_t keep = text.size();
+  // Of a long text no more is measured than two letters beyond the width: a span may have a megabyte.
+  const float size = ImGui::GetFontSize();
+  const char* rest = nullptr;
+  ImGui::GetFont()->CalcTextSizeA(size, width + 2 * size, 0, text.data(), text.data() + text.size(),
+                                  &rest);
+  auto keep = static_cast<std::size_t>(rest - text.data());
+  if (keep == text.size() && fits(text, width)) return text;
   while (keep > 0) {
     do --keep;
     while (keep > 0 && within_character(text, keep));

@@ -2,6 +2,12 @@
 
 #include <portable_file_dialogs.h>
 
+#include <cstdlib>
+#include <future>
+#include <sstream>
+
+#include <unistd.h>
+
 namespace kvloupe::shell {
 
 struct DesktopDialog::Program {
@@ -9,7 +15,30 @@ struct DesktopDialog::Program {
   std::unique_ptr<pfd::save_file> saves;
 };
 
-bool DesktopDialog::is_there() { return pfd::settings::available(); }
+namespace {
+
+// The library starts a copy of this program for each name, which takes long once this one holds much memory:
+// a machine without any of them is told by the folders alone.
+bool is_on_path() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    for (const char* name : {"zenity", "matedialog", "qarma", "kdialog"})
+      if (::access((std::filesystem::path(folder) / name).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+const std::shared_future<bool>& found() {
+  static const std::shared_future<bool> future =
+      std::async(std::launch::async, [] { return is_on_path() && pfd::settings::available(); });
+  return future;
+}
+
+}  // namespace
+
+void DesktopDialog::look_for() { found(); }
+
+bool DesktopDialog::is_there() { return found().get(); }
 
 DesktopDialog::DesktopDialog(bool saves, const std::string& title,
                              const std::filesystem::path& start,

@@ -12,7 +12,10 @@ namespace kvloupe::shell {
 
 class DesktopDialog {
  public:
-  // Whether this machine has such a program. The first call looks for it, which takes some milliseconds.
+  // Looks for such a program beside what the window does. Called at the start, while little memory is held: later it
+  // would hold up a frame.
+  static void look_for();
+  // Whether this machine has one. Waits for the end of the search.
   static bool is_there();
 
   // `start`: folder, or for saving folder/name. `filters`: a name and its patterns in turn. Whether a file
