@@ -1,6 +1,7 @@
 // One key through the chunks: what it is worth, what it scored against the cut, and what became of it.
 #include "app/panels/key_inspection.h"
 #include "app/panels/map_plot.h"
+#include "app/state/labels.h"
 #include "app/state/questions/why_lost/explain_words.h"
 
 #include <fmt/format.h>
@@ -45,7 +46,8 @@ struct Extent {
 int share_tick(double value, char* buffer, int size, void* /*data*/) {
   if (value < -1e-9 || value > 1.001)
     return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", "");
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%s",
+                       state::share_tick_text(value).c_str());
 }
 
 int score_tick(double value, char* buffer, int size, void* data) {

@@ -1,6 +1,7 @@
 // See map_plot.h.
 #include "app/panels/map_plot.h"
 
+#include "app/state/labels.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -145,7 +146,8 @@ int format_token_tick(double value, char* buffer, int size, void*) {
 }
 
 int percent_tick(double value, char* buffer, int size, void*) {
-  return std::snprintf(buffer, static_cast<std::size_t>(size), "%g %%", value * 100);
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%s",
+                       state::share_tick_text(value).c_str());
 }
 
 const char* fitting(const char* name, const char* short_name, float plot_size) {

@@ -94,7 +94,7 @@ class QueryRelevancePanel final : public Panel {
         const double share = digit * std::pow(10.0, decade);
         if (share < least || share > most || (many && digit > 1)) continue;
         at.push_back(share);
-        words.push_back(fmt::format("{:g} %", 100 * share));
+        words.push_back(state::share_tick_text(share));
       }
     if (at.empty()) return;
     std::vector<const char*> labels;

@@ -223,7 +223,7 @@ void axis_ticks(const Decades& decades, const Lanes& lanes, double units_per_pix
   for (double power = last; power >= first; power -= step) {
     const double share = std::pow(10, power);
     at.push_back(decades.at(share));
-    names.push_back(fmt::format("{:g} %", 100 * share));
+    names.push_back(state::share_tick_text(share));
   }
   for (std::size_t m = 0; lanes.any() && m < lanes.methods; ++m) {
     at.push_back(-units_per_pixel * double{lanes.top(m) + lanes.height() / 2});

@@ -109,10 +109,16 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   if (ImGui::InvisibleButton("##cell", {to.x - from.x, to.y - from.y}))
     list_samples(context, map.view, cell);
   ImGui::PopID();
-  const bool listed = lists(sight, map.view) && sight.listed == cell.listed_as;
-  if (ImGui::IsItemHovered() || listed)
-    ImGui::GetWindowDrawList()->AddRect(from, to, context.palette.text, widgets::em(0.15F), 0,
-                                        2.0F);
+  ImDrawList* draw = ImGui::GetWindowDrawList();
+  const float round = widgets::em(0.15F), line = std::max(2.0F, widgets::em(0.18F));
+  if (lists(sight, map.view) && sight.listed == cell.listed_as) {
+    // Two lines, so that it stands out from dark cells and light ones.
+    draw->AddRect({from.x - line, from.y - line}, {to.x + line, to.y + line}, context.palette.panel,
+                  round, 0, line);
+    draw->AddRect(from, to, context.palette.accent, round, 0, line);
+  } else if (ImGui::IsItemHovered()) {
+    draw->AddRect(from, to, context.palette.text, round, 0, 2.0F);
+  }
   if (!ImGui::IsItemHovered()) return;
   state::Pointed pointed;
   pointed.words = cell.number;

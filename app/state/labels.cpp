@@ -73,6 +73,13 @@ const char* label_of(analysis::KeptBy kept_by) {
   return "";
 }
 
+std::string share_tick_text(double share) {
+  std::string text = fmt::format("{:.9f}", share * 100);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return (text == "-0" ? "0" : text) + " %";
+}
+
 std::string share_text(double share) {
   if (std::isnan(share)) return "\u2013";
   return share > 0 && share < 0.00995 ? fmt::format("{:.2g} %", 100 * share)

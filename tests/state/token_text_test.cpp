@@ -74,6 +74,11 @@ TEST(Labels, SharesHaveOneForm) {
   EXPECT_EQ(state::share_text(0), "0.0 %");
   EXPECT_EQ(state::share_text(1), "100.0 %");
   EXPECT_EQ(state::share_text(std::nan("")), "\u2013");
+  EXPECT_EQ(state::share_tick_text(0.25), "25 %");
+  EXPECT_EQ(state::share_tick_text(0.125), "12.5 %");
+  EXPECT_EQ(state::share_tick_text(0), "0 %");
+  EXPECT_EQ(state::share_tick_text(1e-8), "0.000001 %");
+  EXPECT_EQ(state::share_tick_text(0.1 + 0.2), "30 %");
 }
 
 TEST(Labels, ARangeOfOneIsNamedOnce) {

@@ -219,10 +219,14 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   header_ui(name);
   sort(rows);
   std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.pinned; });
+  const MethodChoice& shown = workspace.method();
+  const bool changed = std::exchange(followed_, shown.key()) != shown.key();
   for (const Row& row : rows) {
     ImGui::PushID(row.index);
     row_ui(workspace, palette, row);
     ImGui::PopID();
+    if (changed && row.method == shown)
+      ImGui::ScrollToItem(ImGuiScrollFlags_KeepVisibleCenterY | ImGuiScrollFlags_NoScrollParent);
   }
   ImGui::EndTable();
 }

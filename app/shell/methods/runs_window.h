@@ -31,6 +31,7 @@ class RunsWindow {
     summaries_.clear();
     kept_.clear();
     renaming_.clear();
+    followed_.clear();
   }
   // Reads names and pins that are kept beside the trace.
   void load_marks(state::TraceTab& tab);
@@ -67,7 +68,8 @@ class RunsWindow {
   Messages& messages_;
   std::string renaming_;  // SPEC of the row whose name is typed
   std::string typed_;
-  bool focus_ = false;  // on that field, in the next frame
+  bool focus_ = false;    // on that field, in the next frame
+  std::string followed_;  // key of the method shown, whose row was brought into sight
   std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> summaries_;  // by method
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;              // by method
   std::optional<trace::NamedKeys> watched_;  // all or some of it before the last of `spans_`
