@@ -82,6 +82,7 @@ std::vector<Row> rows_of(const std::filesystem::path& trace, const WorkContext& 
 }  // namespace
 
 std::vector<Row> window_rows(const std::string& trace, const WorkContext& context) {
+  give_back_large_blocks();  // as the window does
   if (!trace.empty()) return rows_of(trace, context);
   const ScratchFolder folder;
   const auto captured = folder.path() / "window.h5";
@@ -90,7 +91,6 @@ std::vector<Row> window_rows(const std::string& trace, const WorkContext& contex
 }
 
 void run_window_suite(SuiteRun& run) {
-  give_back_large_blocks();  // as the window does
   run.step(0, 2, "the window");
   for (Row& row : window_rows(run.trace, run.quiet())) run.add(std::move(row));
   run.step(1, 2, "the start of the program");
