@@ -54,7 +54,7 @@ deps_pins_python=(accelerate anyio filelock fsspec h11 h5py httpcore2 httpx2 hug
 deps_pins_arrays=(h5py numpy safetensors)
 deps_pins_eval=(attrs certifi chardet charset-normalizer click cloudpickle colorama dataproperty datasets defusedxml dill joblib
   lm-eval lxml mbstrdecoder more-itertools multiprocess nltk pandas pathvalidate portalocker pyarrow pytablewriter
-  python-dateutil pytz requests sacrebleu six tabledata tabulate tcolorpy typepy urllib3 wonderwords xxhash)
+  python-dateutil pytz requests sacrebleu scipy six tabledata tabulate tcolorpy typepy urllib3 wonderwords xxhash)
 deps_pins_ray=(jsonschema jsonschema-specifications msgpack protobuf ray referencing rpds-py)
 deps_pins_book=(babel backrefs certifi charset-normalizer click colorama ghp-import idna jinja2 markdown markupsafe mergedeep
   mkdocs mkdocs-get-deps mkdocs-material mkdocs-material-extensions packaging paginate pathspec platformdirs
@@ -76,8 +76,8 @@ deps_gemma3_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6
 deps_model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 # Megabytes: what is downloaded, and the disk a part needs at its peak.
-declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30 [arrays]=25 [eval]=100 [ray]=81)
-declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120 [arrays]=80 [eval]=500 [ray]=300)
+declare -A deps_download_mb=([torch]=544 [cuda]=1950 [imgui]=55 [hdf5]=48 [llama]=77 [data]=96 [gemma3]=240 [python]=50 [book]=30 [arrays]=25 [eval]=135 [ray]=81)
+declare -A deps_disk_mb=([torch]=2400 [cuda]=6000 [imgui]=250 [hdf5]=400 [llama]=350 [data]=300 [gemma3]=760 [python]=600 [book]=120 [arrays]=80 [eval]=620 [ray]=300)
 
 # shellcheck source=cmake/progress.sh
 source "$deps_root/cmake/progress.sh"

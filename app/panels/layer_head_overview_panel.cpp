@@ -79,9 +79,12 @@ class OverviewPanel final : public Panel {
     note_ui(context, result.question);
     head_.end(result.question.place.cell_key() + result.question.key());
     const bool entropy = info.number == Number::Entropy;
-    grid_and_extremes_ui(
-        context, result, info, coloring,
-        {entropy ? "Most spread" : "Look here first", entropy ? "Sharpest" : "Doing best"});
+    OverviewHeadings headings{entropy ? "Most spread" : "Look here first",
+                              entropy ? "Sharpest" : "Doing best"};
+    if (result.question.watched() && !result->gap.values.empty())
+      headings.most_worst = static_cast<std::size_t>(
+          std::ranges::count_if(result->gap.values, [](float gap) { return gap > 0; }));
+    grid_and_extremes_ui(context, result, info, coloring, headings);
   }
 
   void grid_and_extremes_ui(DrawContext& context, const Overview& result, const NumberInfo& info,

@@ -112,10 +112,13 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float round = widgets::em(0.15F), line = std::max(2.0F, widgets::em(0.18F));
   if (lists(sight, map.view) && sight.listed == cell.listed_as) {
-    // Two lines, so that it stands out from dark cells and light ones.
-    draw->AddRect({from.x - line, from.y - line}, {to.x + line, to.y + line}, context.palette.panel,
-                  round, 0, line);
-    draw->AddRect(from, to, context.palette.accent, round, 0, line);
+    // Two lines, so that it stands out from dark cells and light ones; inside of it, for its neighbours are drawn
+    // later.
+    const auto inset_ui = [&](float by, ImU32 color) {
+      draw->AddRect({from.x + by, from.y + by}, {to.x - by, to.y - by}, color, round, 0, line);
+    };
+    inset_ui(1.5F * line, context.palette.panel);
+    inset_ui(0.5F * line, context.palette.accent);
   } else if (ImGui::IsItemHovered()) {
     draw->AddRect(from, to, context.palette.text, round, 0, 2.0F);
   }

@@ -1,5 +1,6 @@
 // The commands of the window.
 #include "app/shell/explorer.h"
+#include "app/shell/windows/desktop_dialog.h"
 #include "app/state/questions/how_much/latency.h"
 #include "app/widgets/key_names.h"
 
@@ -244,8 +245,10 @@ void Explorer::add_look_commands() {
   });
   add("text_line", "Text line on or off", {},
       [this] { settings_.text_line = !settings_.text_line; });
-  add("desktop_dialogs", "File dialogs of the desktop or of this window", {},
-      [this] { settings_.desktop_dialogs = files_.prefers_desktop = !settings_.desktop_dialogs; });
+  add("desktop_dialogs", "File dialogs of the desktop or of this window", {}, [this] {
+    settings_.desktop_dialogs = files_.prefers_desktop = !settings_.desktop_dialogs;
+    if (files_.prefers_desktop) DesktopDialog::look_for();
+  });
   add("scale.up", "Larger",
       {ImGuiMod_Ctrl | ImGuiKey_Equal, ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Equal,
        ImGuiMod_Ctrl | ImGuiKey_KeypadAdd},

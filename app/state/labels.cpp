@@ -74,6 +74,7 @@ const char* label_of(analysis::KeptBy kept_by) {
 }
 
 std::string share_tick_text(double share) {
+  if (share != 0 && std::abs(share) < 1e-9) return fmt::format("{:g} %", share * 100);
   std::string text = fmt::format("{:.9f}", share * 100);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();

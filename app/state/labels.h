@@ -21,7 +21,7 @@ const char* label_of(analysis::KeyKind kind);
 // A share of attention, of keys, of a norm: "45.3 %", below a percent with two digits "0.43 %", "–" where
 // there is none. The numbers of compare (core/replay/numbers.h) have their own unit and digits.
 std::string share_text(double share);
-// The same beside a tick of an axis, exactly and never in powers of ten: "25 %", "0.001 %".
+// A share beside a tick of an axis, with all its digits: "25 %", "12.5 %", "0.001 %".
 std::string share_tick_text(double share);
 
 // What makes the attention of a layer other than plain and full: "window 512", "sinks"; none: empty.

@@ -84,11 +84,13 @@ std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens
 }
 
 std::string text_of_keys(const OpenTrace& trace, const trace::KeySet& keys) {
+  constexpr std::size_t kMost = 400;  // bytes
   std::string text;
   const std::vector<std::string>& tokens = trace.session->token_texts();
   for (const trace::TokenRange& range : keys.ranges_in(0, std::ssize(tokens))) {
+    if (text.size() > kMost) break;
     if (range.begin > keys.first()) text += " \u2026 ";
-    for (std::int32_t t = range.begin; t < range.end; ++t)
+    for (std::int32_t t = range.begin; t < range.end && text.size() <= kMost; ++t)
       text += tokens[static_cast<std::size_t>(t)];
   }
   return readable_text(text);

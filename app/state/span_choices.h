@@ -30,7 +30,8 @@ std::vector<SpanChoice> span_choices(const OpenTrace& trace);
 std::optional<trace::TokenSpan> find_span(const std::vector<std::string>& tokens,
                                           const std::string& text, std::int32_t from);
 
-// The text of the keys, as one reads it; between those that lie apart an ellipsis.
+// How the text of the keys begins, as one reads it; between those that lie apart an ellipsis. No more than a line
+// or two, for keys may be a hundred thousand.
 std::string text_of_keys(const OpenTrace& trace, const trace::KeySet& keys);
 
 }  // namespace kvloupe::state

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace kvloupe::analysis {
@@ -35,10 +36,7 @@ std::optional<double> value_of(const replay::ReplayCell& cell, Number number, st
   switch (number) {
     case Number::MassRecall: return cell.metrics[column].mass_recall;
     case Number::TopkOverlap: return cell.metrics[column].topk_overlap;
-    case Number::Gap:
-      if (!span) return cell.metrics[column].gap;
-      if (!replay::span_kept(cell, column, *span)) return std::nullopt;
-      return cell.metrics[column].span_gap;
+    case Number::Gap: return cell.metrics[column].gap;
     case Number::SpanKept: return replay::span_kept(cell, column, span.value());
     default: return cell.output_error[column];
   }
@@ -141,6 +139,36 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
 
 }  // namespace
 
+namespace {
+
+// What one cell says of a row or head; nothing: it does not count.
+using ValueOf = std::function<std::optional<double>(const replay::ReplayCell&, std::size_t)>;
+
+Matrix means_of(const replay::ReplayResult& result, const std::vector<int>& chunks,
+                trace::Phase phase, std::size_t columns, const ValueOf& value_of_cell) {
+  const std::size_t rows = result.layers.size();
+  std::vector<double> sums(rows * columns, 0);
+  std::vector<int> cells(rows * columns, 0);
+  for (const replay::ReplayCell& cell : result.cells) {
+    const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
+    if (!counts(cell, chunks, phase) || layer == result.layers.end()) continue;
+    const auto row = static_cast<std::size_t>(layer - result.layers.begin());
+    for (std::size_t column = 0; column < columns; ++column) {
+      const auto value = value_of_cell(cell, column);
+      if (!value) continue;
+      sums[row * columns + column] += *value;
+      ++cells[row * columns + column];
+    }
+  }
+  Matrix means{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns),
+               std::vector<float>(sums.size(), kNoValue)};
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (cells[i] > 0) means.values[i] = static_cast<float>(sums[i] / cells[i]);
+  return means;
+}
+
+}  // namespace
+
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             const std::vector<int>& chunks,
                             const std::optional<trace::KeySet>& span) {
@@ -154,26 +182,25 @@ Overview overview_of_replay(const replay::ReplayResult& result, replay::Number n
   std::size_t columns = 0;
   for (const replay::ReplayCell& cell : result.cells)
     columns = std::max(columns, columns_of(cell, number));
-  const std::size_t rows = result.layers.size();
-  std::vector<double> sums(rows * columns, 0);
-  std::vector<int> cells(rows * columns, 0);
-  for (const replay::ReplayCell& cell : result.cells) {
-    const auto layer = std::find(result.layers.begin(), result.layers.end(), cell.layer);
-    if (!counts(cell, chunks, overview.phase) || layer == result.layers.end()) continue;
-    const auto row = static_cast<std::size_t>(layer - result.layers.begin());
-    for (std::size_t column = 0; column < columns_of(cell, number); ++column) {
-      const auto value = value_of(cell, number, column, span);
-      if (!value) continue;
-      sums[row * columns + column] += *value;
-      ++cells[row * columns + column];
-    }
-  }
-  overview.values = {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns),
-                     std::vector<float>(sums.size(), kNoValue)};
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (cells[i] > 0) overview.values.values[i] = static_cast<float>(sums[i] / cells[i]);
-  }
+  overview.values = means_of(result, chunks, overview.phase, columns,
+                             [&](const replay::ReplayCell& cell, std::size_t column) {
+                               return column < columns_of(cell, number)
+                                          ? value_of(cell, number, column, span)
+                                          : std::nullopt;
+                             });
   return overview;
+}
+
+Matrix span_gap_of_replay(const replay::ReplayResult& result, const std::vector<int>& chunks,
+                          const trace::KeySet& span) {
+  std::size_t columns = 0;
+  for (const replay::ReplayCell& cell : result.cells) columns = std::max(columns, cell.rows.size());
+  return means_of(result, chunks, phase_of_mean(result, chunks), columns,
+                  [&](const replay::ReplayCell& cell, std::size_t column) -> std::optional<double> {
+                    if (column >= cell.metrics.size() || !replay::span_kept(cell, column, span))
+                      return std::nullopt;
+                    return cell.metrics[column].span_gap;
+                  });
 }
 
 Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,

@@ -39,11 +39,13 @@ struct Overview {
 };
 
 // From a replay that has the number: the mean over the cells of Overview::phase with no dense reason, in
-// `chunks` (ascending; none: all). SpanKept is of `span`, and the sets alone are enough for it; with a span
-// Gap is RowMetrics::span_gap, of the cells that were measured.
+// `chunks` (ascending; none: all). SpanKept is of `span`, and the sets alone are enough for it.
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             const std::vector<int>& chunks = {},
                             const std::optional<trace::KeySet>& span = {});
+// RowMetrics::span_gap of the same cells, where it was measured: the values of such an overview.
+Matrix span_gap_of_replay(const replay::ReplayResult& result, const std::vector<int>& chunks,
+                          const trace::KeySet& span);
 // MergeLoss: each head of a cell is asked alone, which nothing else needs. The mean over those of
 // `chunks` (as above) in which heads were merged. `spec` is resolved. Throws as replay().
 Overview overview_of_merge(const session::TraceSession& session, const selection::MethodSpec& spec,

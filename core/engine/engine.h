@@ -58,6 +58,7 @@ namespace kvloupe {
   X(selected_vs_true, analysis::selected_vs_true)           \
   X(slot_scores, analysis::slot_scores)                     \
   X(span_fate, analysis::span_fate)                         \
+  X(span_gap_of_replay, analysis::span_gap_of_replay)       \
   X(sweep_pass, analysis::sweep_pass)                       \
   X(sweep_point_of_run, analysis::sweep_point_of_run)       \
   X(search_patterns, calibration::search_patterns)          \

@@ -229,13 +229,17 @@ RowMetrics CellTruth::metrics(const selection::RowLayout& layout, const trace::C
   if (!record.reads_masks && record.keeps_every_key()) return {};
   RowTruth& truth = this->row(layout, row, record.num_candidates);
   const std::vector<std::int32_t>& selected = record.rows[row].positions;
-  const RowMetrics of_set = truth.metrics(selected);
-  RowMetrics metrics = of_set;
-  if (record.reads_masks) {
-    metrics = shares_of(sums_of_masks(selection::masks_of(record), static_cast<std::int64_t>(row)));
-    // Masks leave out keys of the chunk, too: how much of all that is seen, is not summed here.
-    metrics.visible_recall = std::numeric_limits<double>::quiet_NaN();
-    metrics.topk_overlap = of_set.topk_overlap;
+  RowMetrics metrics;
+  if (wanted_.mass) {
+    metrics = truth.metrics(selected);
+    if (record.reads_masks) {
+      const double overlap = metrics.topk_overlap;
+      metrics =
+          shares_of(sums_of_masks(selection::masks_of(record), static_cast<std::int64_t>(row)));
+      // Masks leave out keys of the chunk, too: how much of all that is seen, is not summed here.
+      metrics.visible_recall = std::numeric_limits<double>::quiet_NaN();
+      metrics.topk_overlap = overlap;
+    }
   }
   if (wanted_.span) metrics.span_gap = truth.span_gap(selected, *wanted_.span);
   return metrics;

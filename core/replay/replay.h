@@ -136,7 +136,7 @@ std::vector<trace::LayerRecord> layer_records(const ReplayResult& result);
 struct Wanted {
   bool mass = true;  // RowMetrics
   bool output_error = false;
-  std::optional<trace::KeySet> span = {};  // RowMetrics::span_gap
+  std::optional<trace::KeySet> span = {};  // RowMetrics::span_gap, with mass or alone
 };
 
 // Measures the sets of a replay that was made without: nothing is selected. Only the pruned queries

@@ -65,7 +65,7 @@ void add_metrics(const session::TraceSession& session, ReplayResult& result, con
     context.cancel.throw_if_cancelled();
     Wanted of_cell = wanted;
     of_cell.output_error &= cell.lane_counts.empty();
-    if (of_cell.mass || of_cell.output_error) {
+    if (of_cell.mass || of_cell.span || of_cell.output_error) {
       const selection::Cell loaded = cells.load(cell.layer, cell.chunk, cell.span);
       CellTruth truth(loaded, of_cell);
       selection::CellSelection selection;

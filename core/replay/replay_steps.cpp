@@ -15,7 +15,7 @@ void measure(const trace::ModelInfo& model, const selection::Cell& cell, CellTru
   const bool pruned = selection.lanes.has_value();
   if (pruned && (wanted.mass || wanted.output_error))
     result.score_error = truth.score_errors(selection::whole_queries(cell, *selection.lanes));
-  if (wanted.mass) {
+  if (wanted.mass || wanted.span) {
     result.metrics.clear();
     for (std::size_t row = 0; row < selection.rows.size(); ++row)
       result.metrics.push_back(truth.metrics(layout, selection, row));

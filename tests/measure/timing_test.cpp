@@ -5,6 +5,7 @@
 #include "core/measure/gpu_kernels.h"
 #include "core/measure/latency.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -134,11 +135,21 @@ TEST(TimeRounds, RoundsBesideOtherThreadsOfOursAreThrownAway) {
     ::clock_gettime(clock, &now);
     return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
   };
+  const auto own_ms = [] {
+    timespec now = {};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+  };
   bool ran_beside = false;
   const auto spin_beside = [&] {
-    const double before = ran_ms();
+    const auto begin = std::chrono::steady_clock::now();
+    const double other_before = ran_ms(), own_before = own_ms();
     spin(40);
-    ran_beside |= ran_ms() - before > 30;
+    const double half =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count() /
+        2;
+    ran_beside |= ran_ms() - other_before > half && own_ms() - own_before > half;
   };
   RoundTimes times;
   for (int i = 0; i < 50 && !ran_beside; ++i)

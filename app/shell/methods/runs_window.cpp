@@ -219,8 +219,9 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   header_ui(name);
   sort(rows);
   std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.pinned; });
-  const MethodChoice& shown = workspace.method();
-  const bool changed = std::exchange(followed_, shown.key()) != shown.key();
+  const MethodChoice shown = workspace.method();
+  const std::string following = place.trace->key() + "|" + shown.key();
+  const bool changed = std::exchange(followed_, following) != following;
   for (const Row& row : rows) {
     ImGui::PushID(row.index);
     row_ui(workspace, palette, row);
@@ -296,7 +297,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
   if (ImGui::TableSetColumnIndex(0)) {
     for (const Slot slot : state::kSlots) {
       if (widgets::slot_button_ui(palette, slot, workspace.method(slot) == row.method))
-        workspace.cursor.set_method(slot, row.method);
+        show(workspace, slot, row.method);
       ImGui::SameLine(0, widgets::em(0.2F));
     }
     if (row.pinned) pin_ui(palette);
@@ -311,6 +312,12 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
     if (ImGui::TableSetColumnIndex(column++)) number_ui(palette, row.summary, *info);
 }
 
+// What is clicked here is in sight: the list stays where it is.
+void RunsWindow::show(state::Workspace& workspace, Slot slot, const MethodChoice& method) {
+  workspace.cursor.set_method(slot, method);
+  followed_ = workspace.place().trace->key() + "|" + workspace.method().key();
+}
+
 void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const MethodChoice& method = row.method;
   const trace::RunInfo* run = method.run_info(workspace.place().info());
@@ -321,7 +328,7 @@ void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
   const std::string made = closed ? ", closed loop" : row.tried ? ", tried here" : "";
   if (ImGui::CalcTextSize((name + made).c_str()).x <= room) name += made;
   if (ImGui::Selectable((name + "###name").c_str(), false, 0, {room, 0}))
-    workspace.cursor.set_method(ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
+    show(workspace, ImGui::GetIO().KeyCtrl ? Slot::B : Slot::A, method);
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
     widgets::tooltip(
         "%s%s%s%s\nclick: show as A; Ctrl+click: as B; right click: more",

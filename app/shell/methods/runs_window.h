@@ -56,6 +56,7 @@ class RunsWindow {
   replay::SpanCount watched_of(const state::Place& place, const Row& row) const;
   void sort(std::vector<Row>& rows) const;
   void row_ui(state::Workspace& workspace, const widgets::Palette& palette, const Row& row);
+  void show(state::Workspace& workspace, state::Slot slot, const MethodChoice& method);
   void name_ui(state::Workspace& workspace, const Row& row);
   void rename_ui(state::Workspace& workspace, const MethodChoice& method);
   void point_at(state::Workspace& workspace, const Row& row);
@@ -69,7 +70,7 @@ class RunsWindow {
   std::string renaming_;  // SPEC of the row whose name is typed
   std::string typed_;
   bool focus_ = false;    // on that field, in the next frame
-  std::string followed_;  // key of the method shown, whose row was brought into sight
+  std::string followed_;  // trace and method shown, whose row was brought into sight
   std::map<std::string, state::LastAnswer<state::RunSummaryQuestion>> summaries_;  // by method
   std::map<std::string, state::LastAnswer<state::RunQuestion>> kept_;              // by method
   std::optional<trace::NamedKeys> watched_;  // all or some of it before the last of `spans_`

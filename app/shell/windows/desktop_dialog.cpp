@@ -17,8 +17,8 @@ struct DesktopDialog::Program {
 
 namespace {
 
-// The library starts a copy of this program for each name, which takes long once this one holds much memory:
-// a machine without any of them is told by the folders alone.
+// Without a copy of this process, which the library makes for each name: where PATH has none of them, it need not be
+// asked.
 bool is_on_path() {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");

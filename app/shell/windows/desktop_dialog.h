@@ -12,8 +12,8 @@ namespace kvloupe::shell {
 
 class DesktopDialog {
  public:
-  // Looks for such a program beside what the window does. Called at the start, while little memory is held: later it
-  // would hold up a frame.
+  // Begins to look for such a program, on another thread. Early, while this process holds little memory: the
+  // library copies the process for each name that it tries.
   static void look_for();
   // Whether this machine has one. Waits for the end of the search.
   static bool is_there();

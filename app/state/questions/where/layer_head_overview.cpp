@@ -131,20 +131,27 @@ void count(OverviewQuestion::Answer& answer) {
   });
 }
 
-// What the oracle keeps of the span beyond the sets, as `overview`: a head that does not read the span loses
-// nothing with it. Empty where the attention of no cell is known.
-analysis::Matrix span_gap(const Place& place, const replay::ReplayResult& run,
-                          const trace::KeySet& span, const std::vector<int>& chunks,
-                          const analysis::Overview& overview, const WorkContext& context) {
-  replay::ReplayResult measured = run;
-  std::erase_if(measured.cells, [&](const replay::ReplayCell& cell) {
+// What the oracle keeps of the span beyond the sets, as the overview's values: a head that does not read the span
+// loses nothing with it. Empty where the attention of a cell that counts is not known.
+analysis::Matrix span_gap(const Place& place, replay::ReplayResult run, const trace::KeySet& span,
+                          const std::vector<int>& chunks, trace::Phase phase,
+                          const WorkContext& context) {
+  std::erase_if(run.cells, [&](const replay::ReplayCell& cell) {
     const bool is_asked = chunks.empty() || std::ranges::binary_search(chunks, cell.chunk);
-    return !is_asked || cell.dense_reason || cell.span.phase != overview.phase ||
-           !place.info().has_queries(cell.chunk);
+    return !is_asked || cell.dense_reason || cell.span.phase != phase ||
+           !span.meets(cell.first_candidate, cell.end_of_candidates());
   });
-  if (measured.cells.empty()) return {};
-  engine().add_metrics(*place.trace->session, measured, {true, false, span}, context, place.device);
-  analysis::Matrix gap = engine().overview_of_replay(measured, Number::Gap, chunks, span).values;
+  if (!std::ranges::all_of(run.cells, [&](const replay::ReplayCell& cell) {
+        return place.info().has_queries(cell.chunk);
+      }))
+    return {};
+  try {
+    engine().add_metrics(*place.trace->session, run, {false, false, span}, context, place.device);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Input) throw;
+    return {};  // the attention is not known, as where a key is not finite; what is kept is
+  }
+  analysis::Matrix gap = engine().span_gap_of_replay(run, chunks, span);
   for (float& value : gap.values) value = std::max(value, 0.0F);
   return gap;
 }
@@ -316,15 +323,22 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     const std::vector<int> layers =
         method.recorded() ? replay::checked_layers_of_run(*place.trace->session, method.run, {})
                           : place.info().layers;
-    const replay::ReplayResult run =
+    replay::ReplayResult run =
         run_method(place, method, layers, asked_of, mass, error, steps.context);
     std::optional<trace::KeySet> span;
     if (const auto keys = watched()) span = keys->keys;
     answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
     if (wanted == Number::MassRecall)
       answer.gap = engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
-    if (span) answer.gap = span_gap(place, run, *span, asked_of, answer.overview, steps.context);
     if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
+    if (span) {
+      // What is kept is there at once; which heads lose by it is known when all are measured.
+      Answer so_far = answer;
+      count(so_far);
+      steps.show(std::move(so_far));
+      answer.gap =
+          span_gap(place, std::move(run), *span, asked_of, answer.overview.phase, steps.context);
+    }
   } else {
     answer.overview =
         engine().overview_of_attention(*place.trace->session, wanted, place.chunk, steps.context);

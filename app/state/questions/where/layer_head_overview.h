@@ -30,7 +30,7 @@ struct OverviewQuestion : OfMethod<At::Trace> {
     int num_known = 0, num_dense = 0;
     int above_half = 0;  // values above 0.5
     // As the values, beside recall and the share of a span alone, else empty: what the oracle of as many
-    // keys has more. At least 0.
+    // keys has more. At least 0; NaN where the value is.
     analysis::Matrix gap;
     // Known cells, row-major, the worst first. Where there is a gap they go by it: a head whose attention is
     // diffuse has little recall whatever is kept, and one that does not read the span need not keep it.
