@@ -195,7 +195,7 @@ TEST_F(WindowResults, TheSamplesOfTheFindingAreListedUntilSomethingIsClicked) {
 
 TEST_F(WindowResults, AShorterFileInPlaceOfTheListedOne) {
   close_all();
-  // 528 samples of real needles first.
+  // 792 samples of real needles first.
   const std::string path = results() + ".again.h5";
   fs::copy_file(KVLOUPE_TEST_SOURCE_DIR "/../../assets/results/smollm2_needles.h5", path,
                 fs::copy_options::overwrite_existing);
