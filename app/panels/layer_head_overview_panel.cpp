@@ -81,6 +81,10 @@ class OverviewPanel final : public Panel {
     const bool entropy = info.number == Number::Entropy;
     OverviewHeadings headings{entropy ? "Most spread" : "Look here first",
                               entropy ? "Sharpest" : "Doing best"};
+    if (!result->gap.values.empty())
+      headings.order = "sorted by the gap to the oracle";
+    else if (result.question.watched())
+      headings.order = "sorted by the share kept";  // not ranked yet, or the attention is not known
     if (result.question.watched() && !result->gap.values.empty())
       headings.most_worst = static_cast<std::size_t>(
           std::ranges::count_if(result->gap.values, [](float gap) { return gap > 0; }));

@@ -63,8 +63,7 @@ void overview_lists_ui(DrawContext& context, const Overview& result, const Color
     beside = !on_paper;
     ImGui::BeginChild(best ? "best" : "worst", size, ImGuiChildFlags_None,
                       ImGuiWindowFlags_NoScrollbar);
-    heading_ui(context, best ? headings.best : headings.worst,
-               result->gap.values.empty() ? "" : "sorted by the gap to the oracle");
+    heading_ui(context, best ? headings.best : headings.worst, headings.order);
     for (std::size_t i = 0; i < count; ++i) {
       const std::int32_t index = cells[best ? cells.size() - 1 - i : i];
       const ImVec2 at = ImGui::GetCursorScreenPos();

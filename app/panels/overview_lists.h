@@ -14,6 +14,7 @@ struct OverviewHeadings {
   const char* best;
   // At most so many cells belong under them.
   std::size_t most_worst = SIZE_MAX, most_best = SIZE_MAX;
+  const char* order = "";  // said beside both: "sorted by the gap to the oracle"
 };
 
 // Beside each other, in the room that the grid leaves below it or beside it. A click goes there.

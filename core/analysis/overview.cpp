@@ -137,10 +137,6 @@ std::vector<float> relevance_pearsons(const selection::Cell& cell, const WorkCon
   return values;
 }
 
-}  // namespace
-
-namespace {
-
 // What one cell says of a row or head; nothing: it does not count.
 using ValueOf = std::function<std::optional<double>(const replay::ReplayCell&, std::size_t)>;
 

@@ -172,6 +172,11 @@ void pin_ui(const widgets::Palette& palette) {
   ImGui::SameLine(0, widgets::em(0.3F));
 }
 
+// The trace and the method shown.
+std::string shown_key(const state::Workspace& workspace) {
+  return workspace.place().trace->key() + "|" + workspace.method().key();
+}
+
 // Of equal rows the order stays.
 template <typename Key>
 void sort_by(std::vector<Key>& keys, bool falling) {
@@ -220,7 +225,7 @@ void RunsWindow::draw(state::Workspace& workspace, const widgets::Palette& palet
   sort(rows);
   std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.pinned; });
   const MethodChoice shown = workspace.method();
-  const std::string following = place.trace->key() + "|" + shown.key();
+  const std::string following = shown_key(workspace);
   const bool changed = std::exchange(followed_, following) != following;
   for (const Row& row : rows) {
     ImGui::PushID(row.index);
@@ -315,7 +320,7 @@ void RunsWindow::row_ui(state::Workspace& workspace, const widgets::Palette& pal
 // What is clicked here is in sight: the list stays where it is.
 void RunsWindow::show(state::Workspace& workspace, Slot slot, const MethodChoice& method) {
   workspace.cursor.set_method(slot, method);
-  followed_ = workspace.place().trace->key() + "|" + workspace.method().key();
+  followed_ = shown_key(workspace);
 }
 
 void RunsWindow::name_ui(state::Workspace& workspace, const Row& row) {
