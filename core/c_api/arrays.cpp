@@ -1,12 +1,11 @@
 #include "core/c_api/arrays.h"
 
 #include "core/base/error.h"
+#include "core/base/finite.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -42,16 +41,6 @@ void check_strides(const kvloupe_array& array, const char* name) {
     if (length > 1 && (stride < 0 || stride > kMost / length))
       throw refused(name, fmt::format("its strides are {}, {}, {}", heads, rows, lanes),
                     "they count elements and are not negative: pass a contiguous copy");
-}
-
-// The largest magnitude as a pattern of bits: those of an infinity and of all NaNs are the largest there are. Without a branch,
-// so that eight numbers are looked at at once.
-bool all_finite(const float* values, std::int64_t count) {
-  constexpr std::int32_t kMagnitude = 0x7FFFFFFF, kInfinity = 0x7F800000;
-  std::int32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::bit_cast<std::int32_t>(values[i]) & kMagnitude);
-  return largest < kInfinity;
 }
 
 }  // namespace
@@ -96,14 +85,17 @@ void check_finite(const at::Tensor& rows, const char* name, int layer, std::int6
   const auto of_head = [&](std::int64_t head) {
     return rows.const_data_ptr<float>() + head * rows.stride(0) + begin * dim;
   };
+  const auto finite_at = [](const float* values, std::int64_t count) {
+    return all_finite({values, static_cast<std::size_t>(count)});
+  };
   // One thread: it takes less than to wait for others.
   bool finite = true;
   for (std::int64_t head = 0; head < heads; ++head)
-    finite &= all_finite(of_head(head), (end - begin) * dim);
+    finite &= finite_at(of_head(head), (end - begin) * dim);
   if (finite) return;
   for (std::int64_t head = 0; head < heads; ++head)
     for (std::int64_t row = 0; row < end - begin; ++row)
-      if (!all_finite(of_head(head) + row * dim, dim))
+      if (!finite_at(of_head(head) + row * dim, dim))
         throw input_error(fmt::format("layer {}, head {} of {}, position {} cannot be used", layer,
                                       head, name, first + begin + row),
                           "it holds a NaN or an infinity", "give numbers that are finite");

@@ -11,11 +11,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,20 +109,41 @@ int guarded(ErrorText* error, const Work& work) noexcept {
 }
 
 // Runs the work in that thread and throws here what went wrong there.
-void in_thread(Worker& worker, const char* what_failed, const std::function<void()>& work) {
+void in_thread(Worker& worker, const char* what_failed, const std::function<void()>& work,
+               bool spins = false) {
   std::optional<Error> failure;
-  worker.run([&]() noexcept {
-    try {
-      work();
-    } catch (const std::exception& thrown) {
-      failure = error_from(what_failed, thrown);
-    } catch (...) {
-      failure = Error(ErrorKind::Internal, what_failed, "something unknown was thrown",
-                      "please report this with what you did");
-    }
-  });
+  worker.run(
+      [&]() noexcept {
+        try {
+          work();
+        } catch (const std::exception& thrown) {
+          failure = error_from(what_failed, thrown);
+        } catch (...) {
+          failure = Error(ErrorKind::Internal, what_failed, "something unknown was thrown",
+                          "please report this with what you did");
+        }
+      },
+      spins);
   if (failure) throw *failure;
 }
+
+// The cores of a call while it lasts: those that compute, and one for the caller.
+class CoresOfCall {
+ public:
+  explicit CoresOfCall(std::int32_t threads)
+      : count_((threads > 0 ? threads : default_threads()) + 1),
+        are_free_(taken.fetch_add(count_) + count_ <= default_threads()) {}
+  ~CoresOfCall() { taken -= count_; }
+  CoresOfCall(const CoresOfCall&) = delete;
+  CoresOfCall& operator=(const CoresOfCall&) = delete;
+
+  bool are_free() const { return are_free_; }
+
+ private:
+  static inline std::atomic<std::int32_t> taken = 0;
+  std::int32_t count_;
+  bool are_free_;
+};
 
 void check_process(const kvloupe_selector& selector) {
   if (selector.process != ::getpid())
@@ -135,7 +158,10 @@ int in_worker(kvloupe_selector* selector, ErrorText* error,
   return guarded(error, [&] {
     check_process(*selector);
     const std::lock_guard lock(selector->calls);
-    in_thread(*selector->worker, "the selector failed", [&] { work(*selector->session); });
+    const CoresOfCall cores(selector->threads);
+    in_thread(
+        *selector->worker, "the selector failed", [&] { work(*selector->session); },
+        cores.are_free());
   });
 }
 
@@ -233,9 +259,20 @@ int row(const kvloupe_selector* selector, std::int64_t index, const std::int32_t
   return guarded(error, [&] {
     check_process(*selector);
     const std::lock_guard lock(selector->calls);
-    const std::vector<std::int32_t>& found = selector->session->row(index);
+    const std::span<const std::int32_t> found = selector->session->row(index);
     *positions = found.data();
-    *count = static_cast<std::int64_t>(found.size());
+    *count = std::ssize(found);
+  });
+}
+
+int rows(const kvloupe_selector* selector, const std::int32_t** positions,
+         const std::int64_t** offsets, ErrorText* error) {
+  return guarded(error, [&] {
+    check_process(*selector);
+    const std::lock_guard lock(selector->calls);
+    const Rows& found = selector->session->rows();
+    *positions = found.positions.data();
+    *offsets = found.offsets.data();
   });
 }
 
@@ -268,7 +305,7 @@ const std::string version_text = version();
 }  // namespace
 }  // namespace kvloupe::c_api
 
-extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_3 = {
+extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_4 = {
     kvloupe::c_api::version_text.c_str(),
     &kvloupe::c_api::facts_of,
     &kvloupe::c_api::create,
@@ -279,6 +316,7 @@ extern "C" const kvloupe::c_api::Calls kvloupe_c_calls_3 = {
     &kvloupe::c_api::alive,
     &kvloupe::c_api::layout,
     &kvloupe::c_api::row,
+    &kvloupe::c_api::rows,
     &kvloupe::c_api::blocks,
     &kvloupe::c_api::dense_reason,
     &kvloupe::c_api::reset,

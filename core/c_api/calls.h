@@ -32,6 +32,8 @@ struct Calls {
                 std::int64_t* q_heads_per_row, ErrorText* error);
   int (*row)(const kvloupe_selector* selector, std::int64_t row, const std::int32_t** positions,
              std::int64_t* count, ErrorText* error);
+  int (*rows)(const kvloupe_selector* selector, const std::int32_t** positions,
+              const std::int64_t** offsets, ErrorText* error);
   int (*blocks)(const kvloupe_selector* selector, kvloupe_blocks* blocks, ErrorText* error);
   const char* (*dense_reason)(const kvloupe_selector* selector);
   int (*reset)(kvloupe_selector* selector, std::int64_t past, std::int64_t chunk, ErrorText* error);
@@ -39,6 +41,6 @@ struct Calls {
 
 // The name of the table in the engine. With a new layout of Calls it gets a new number: a library and an engine of two
 // versions do not meet.
-inline constexpr const char* kCallsName = "kvloupe_c_calls_3";
+inline constexpr const char* kCallsName = "kvloupe_c_calls_4";
 
 }  // namespace kvloupe::c_api

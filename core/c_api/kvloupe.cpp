@@ -261,6 +261,14 @@ int kvloupe_selector_row(const kvloupe_selector* selector, int64_t row, const in
   return calls().row(selector, row, positions, count, &last_error);
 }
 
+int kvloupe_selector_rows(const kvloupe_selector* selector, const int32_t** positions,
+                          const int64_t** offsets) {
+  if (selector == nullptr) return no_selector();
+  if (positions == nullptr || offsets == nullptr)
+    return usage("the rows cannot be given", "a pointer is NULL", "pass where they go");
+  return calls().rows(selector, positions, offsets, &last_error);
+}
+
 int kvloupe_selector_blocks(const kvloupe_selector* selector, kvloupe_blocks* blocks) {
   if (selector == nullptr) return no_selector();
   kvloupe_blocks taken;

@@ -143,7 +143,7 @@ KVLOUPE_API void kvloupe_selector_destroy(kvloupe_selector* selector);
 /* The SPEC with all of its parameters; valid as long as the selector. */
 KVLOUPE_API const char* kvloupe_selector_spec(const kvloupe_selector* selector);
 
-/* What the queries of the chunk attend to beside the chunk itself; then kvloupe_selector_row() gives the rows. The chunks of a
+/* What the queries of the chunk attend to beside the chunk itself; then kvloupe_selector_row() or _rows() gives the rows. The chunks of a
    layer come in order from position 0 on, each chunk through the layers in ascending order (all chunks of a layer before
    the next layer are as good). Layers may be left out, but not those whose sets a method reuses. */
 KVLOUPE_API int kvloupe_selector_select(kvloupe_selector* selector, const kvloupe_chunk* chunk);
@@ -160,6 +160,10 @@ KVLOUPE_API int kvloupe_selector_layout(const kvloupe_selector* selector, int32_
    kvloupe_selector_select, _alive, _reset or _destroy on the selector. */
 KVLOUPE_API int kvloupe_selector_row(const kvloupe_selector* selector, int64_t row,
                                      const int32_t** positions, int64_t* count);
+
+/* All rows at once: row r has positions[offsets[r]] and those after it, up to before offsets[r + 1]. Valid as long as a row. */
+KVLOUPE_API int kvloupe_selector_rows(const kvloupe_selector* selector, const int32_t** positions,
+                                      const int64_t** offsets);
 
 /* The masks of a block method. Keys stand in blocks of `block_size` from position 0 on, and queries in query blocks likewise: query
    block i of the chunk is block past / block_size + i of the text. Set `size` to sizeof(kvloupe_blocks). */

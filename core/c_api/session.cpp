@@ -133,6 +133,17 @@ void use_threads(int threads) {
 
 }  // namespace
 
+void Rows::clear() {
+  positions.clear();
+  offsets.clear();
+}
+
+void Rows::add(std::span<const std::int32_t> row) {
+  if (offsets.empty()) offsets.push_back(0);
+  positions.insert(positions.end(), row.begin(), row.end());
+  offsets.push_back(std::ssize(positions));
+}
+
 Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
     : threads_(threads) {
   trace::ModelInfo info = info_of(model);
@@ -238,7 +249,7 @@ void Session::select(const kvloupe_chunk& chunk) {
   order_.note(chunk.layer, here);
   dense_reason_ = selection.dense_reason;
   blocks_ = std::move(selection.blocks);
-  for (trace::SelectedRow& row : selection.rows) rows_.push_back(std::move(row.positions));
+  for (const trace::SelectedRow& row : selection.rows) rows_.add(row.positions);
   broken_ = false;
 }
 
@@ -317,7 +328,8 @@ void Session::show_alive(int layer) {
   if (order_.begins(layer))
     throw usage_error(fmt::format("nothing is alive in layer {}", layer), "it has taken no chunk",
                       "give it one first");
-  rows_ = selector_->alive(layer);
+  rows_.clear();
+  for (const std::vector<std::int32_t>& row : selector_->alive(layer)) rows_.add(row);
   dense_reason_.reset();
 }
 
@@ -331,18 +343,25 @@ std::int64_t Session::num_rows() const {
 }
 
 void Session::check_selected(const char* what) const {
-  if (rows_.empty())
+  if (rows_.offsets.empty())
     throw usage_error(fmt::format("there are no {}", what), "no chunk was selected for",
                       "select for a chunk first");
 }
 
-const std::vector<std::int32_t>& Session::row(std::int64_t index) const {
+const Rows& Session::rows() const {
   check_selected("rows");
-  if (index < 0 || index >= static_cast<std::int64_t>(rows_.size()))
+  return rows_;
+}
+
+std::span<const std::int32_t> Session::row(std::int64_t index) const {
+  const auto& [positions, offsets] = rows();
+  if (index < 0 || index >= num_rows())
     throw usage_error(fmt::format("there is no row {}", index),
-                      fmt::format("there are {}, numbered from 0", rows_.size()),
-                      "give one of them");
-  return rows_[static_cast<std::size_t>(index)];
+                      fmt::format("there are {}, numbered from 0", num_rows()), "give one of them");
+  const auto row = static_cast<std::size_t>(index);
+  const std::int64_t begin = offsets[row];
+  return std::span(positions).subspan(static_cast<std::size_t>(begin),
+                                      static_cast<std::size_t>(offsets[row + 1] - begin));
 }
 
 const trace::BlockMasks* Session::blocks() const {

@@ -10,11 +10,22 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace kvloupe::c_api {
+
+// Positions of rows, one row after the other: row r is from offsets[r] to before offsets[r + 1]. Both empty: nothing was
+// selected.
+struct Rows {
+  std::vector<std::int32_t> positions;
+  std::vector<std::int64_t> offsets;
+
+  void clear();
+  void add(std::span<const std::int32_t> row);
+};
 
 class Session {
  public:
@@ -34,7 +45,8 @@ class Session {
   const selection::RowLayout& layout() const { return layout_; }
   std::int64_t num_rows() const;
   // Of the last select() or show_alive(); throws Error{Usage} where there was none, or not that row.
-  const std::vector<std::int32_t>& row(std::int64_t index) const;
+  const Rows& rows() const;
+  std::span<const std::int32_t> row(std::int64_t index) const;
   // Of the last select(), of a block method; null where the cell is dense. Throws Error{Usage} as row(), and
   // for other methods.
   const trace::BlockMasks* blocks() const;
@@ -67,7 +79,7 @@ class Session {
   // A chunk failed half way, so that nobody knows what the selector has seen.
   bool broken_ = false;
   std::optional<trace::DenseReason> dense_reason_;
-  std::vector<std::vector<std::int32_t>> rows_;
+  Rows rows_;
   std::optional<trace::BlockMasks> blocks_;
 };
 

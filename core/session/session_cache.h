@@ -67,6 +67,5 @@ struct TraceSession::Cache final : MemoryCache {
 };
 
 int num_heads(const trace::ModelInfo& model, trace::Stored what);
-bool row_is_finite(const float* row, std::int64_t head_dim);
 
 }  // namespace kvloupe::session

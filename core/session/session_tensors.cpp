@@ -2,6 +2,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/error.h"
+#include "core/base/finite.h"
 #include "core/base/held_bytes.h"
 #include "core/session/session_cache.h"
 
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -90,14 +90,6 @@ int num_heads(const trace::ModelInfo& model, Stored what) {
   return what == Stored::Q ? model.num_q_heads : model.num_kv_heads;
 }
 
-bool row_is_finite(const float* row, std::int64_t head_dim) {
-  constexpr std::uint32_t kExponent = 0x7F800000U;
-  bool finite = true;
-  for (std::int64_t i = 0; i < head_dim; ++i)
-    finite &= (std::bit_cast<std::uint32_t>(row[i]) & kExponent) != kExponent;
-  return finite;
-}
-
 TraceSession::Cache::Cache(const trace::TraceReader& trace_reader, MemoryAccountPtr account)
     : reader(trace_reader), memory(std::move(account)) {
   memory->add(*this);
@@ -116,7 +108,8 @@ LayerArray TraceSession::Cache::read(int layer, Stored what, std::int32_t begin,
     float* rows = array.values.mutable_data_ptr<float>() + head * array.values.stride(0);
     reader.read_rows(what, layer, head, begin, end, rows);
     for (std::int32_t row = 0; row < end - begin; ++row)
-      if (!row_is_finite(rows + static_cast<std::int64_t>(row) * model.head_dim, model.head_dim))
+      if (!all_finite({rows + static_cast<std::int64_t>(row) * model.head_dim,
+                       static_cast<std::size_t>(model.head_dim)}))
         array.not_finite[head].push_back(begin + row);
   }
   return array;

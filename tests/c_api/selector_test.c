@@ -80,6 +80,10 @@ static int row_is(const kvloupe_selector *selector, int row, int count, const in
   const int32_t *positions = NULL;
   int64_t found = -1;
   if (kvloupe_selector_row(selector, row, &positions, &found) != KVLOUPE_OK) return 0;
+  const int32_t *all = NULL;
+  const int64_t *offsets = NULL;
+  if (kvloupe_selector_rows(selector, &all, &offsets) != KVLOUPE_OK) return 0;
+  if (offsets[0] != 0 || offsets[row + 1] - offsets[row] != count || (count > 0 && all + offsets[row] != positions)) return 0;
   return found == count && (count == 0 || memcmp(positions, expected, (size_t)count * sizeof *expected) == 0);
 }
 
@@ -236,7 +240,10 @@ static void refuses_chunks_that_cannot_be(void) {
   kvloupe_selector *selector = make("quoka:budget_tokens=4");
   const int32_t *positions;
   int64_t count;
+  const int64_t *offsets;
   REFUSED(kvloupe_selector_row(selector, 0, &positions, &count), KVLOUPE_ERROR_USAGE, "no chunk was selected for");
+  REFUSED(kvloupe_selector_rows(selector, &positions, &offsets), KVLOUPE_ERROR_USAGE, "no chunk was selected for");
+  REFUSED(kvloupe_selector_rows(NULL, &positions, &offsets), KVLOUPE_ERROR_USAGE, "its selector is NULL");
   REFUSED(kvloupe_selector_select(selector, NULL), KVLOUPE_ERROR_USAGE, "size is not that of kvloupe_chunk");
   kvloupe_chunk chunk = chunk_of(0, kChunk, kChunk);
   REFUSED(kvloupe_selector_select(selector, &chunk), KVLOUPE_ERROR_USAGE, "the first chunk there begins at 0");
@@ -274,6 +281,7 @@ static void refuses_chunks_that_cannot_be(void) {
   REFUSED(kvloupe_selector_select(selector, &chunk), KVLOUPE_ERROR_USAGE, "the next chunk there begins at 16");
   REFUSED(kvloupe_selector_row(selector, kKvHeads, &positions, &count), KVLOUPE_ERROR_USAGE, "there is no row 2");
   REFUSED(kvloupe_selector_row(selector, 0, NULL, &count), KVLOUPE_ERROR_USAGE, "a pointer is NULL");
+  REFUSED(kvloupe_selector_rows(selector, &positions, NULL), KVLOUPE_ERROR_USAGE, "a pointer is NULL");
   kvloupe_selector_destroy(selector);
 }
 

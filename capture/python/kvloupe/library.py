@@ -77,7 +77,7 @@ def _load(file):
             ("selector_select", ctypes.c_int, [selector, ctypes.POINTER(Chunk)]),
             ("selector_alive", ctypes.c_int, [selector, ctypes.c_int32]),
             ("selector_layout", ctypes.c_int, [selector, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(number), ctypes.POINTER(number)]),
-            ("selector_row", ctypes.c_int, [selector, number, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(number)]),
+            ("selector_rows", ctypes.c_int, [selector, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)]),
             ("selector_blocks", ctypes.c_int, [selector, ctypes.POINTER(BlockMasks)]),
             ("selector_dense_reason", ctypes.c_char_p, [selector]),
             ("selector_reset", ctypes.c_int, [selector, number, number])):

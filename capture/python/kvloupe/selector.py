@@ -61,7 +61,8 @@ class Selector:
         self.row_axis, self.num_rows, self.q_heads_per_row = AXES[axis.value], rows.value, heads.value
 
     def select(self, layer, q, k, v, past, phase="prefill", *, ends_prefill=False, probe_q=None, novelty=None):
-        """A list of int32 arrays, one a row: the positions that the chunk's queries attend to beside the chunk itself, ascending.
+        """A list of int32 arrays, one a row, parts of one: the positions that the chunk's queries attend to beside the chunk itself,
+        ascending.
 
         q              [q_heads, m, head_dim], after norms and rotary embedding
         k, v           [kv_heads, past + m, head_dim], as cached; the first `past` are those of the calls before. v may be None for
@@ -160,11 +161,12 @@ class Selector:
         return _Held(self)
 
     def _rows(self, handle):
-        address, count, rows = ctypes.c_void_p(), ctypes.c_int64(), []
-        for row in range(self.num_rows):
-            check(self._library, self._library.kvloupe_selector_row(handle, row, ctypes.byref(address), ctypes.byref(count)))
-            rows.append(np.frombuffer(ctypes.string_at(address, 4 * count.value), np.int32).copy() if count.value else np.empty(0, np.int32))
-        return rows
+        address, ends = ctypes.c_void_p(), ctypes.c_void_p()
+        check(self._library, self._library.kvloupe_selector_rows(handle, ctypes.byref(address), ctypes.byref(ends)))
+        offsets = np.frombuffer(ctypes.string_at(ends, 8 * (self.num_rows + 1)), np.int64).tolist()
+        positions = np.empty(offsets[-1], np.int32)
+        ctypes.memmove(positions.__array_interface__["data"][0], address, positions.nbytes)
+        return [positions[begin:end] for begin, end in zip(offsets, offsets[1:])]
 
 
 class _Held:

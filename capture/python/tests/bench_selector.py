@@ -3,7 +3,7 @@
     python -m tests.bench_selector        in capture/python; --help lists the sizes
 
 Both select of the same random arrays, on one thread, once what the chunk's choice rests on has been selected before it. The program's time is
-`select` of `kvloupe latency`.
+`select` of `kvloupe latency`. The arrays lie as a model has them: queries of a chunk for themselves, rows at multiples of 64 bytes.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import numpy as np
 import kvloupe
 from kvloupe.spec_facts import spec_facts
 
-CHUNK, HEADS, KV_HEADS, DIM = 128, 9, 3, 64
+CHUNK, REPETITIONS = 128, 20
 METHODS = ("quoka:budget_tokens=1024", "uniform_queries:budget_tokens=1024", "oracle:budget_tokens=1024", "sparq:budget_tokens=1024", "quest:budget_tokens=1024,skip_layers=0",
            "snapkv:budget_tokens=1024", "tova:budget_tokens=1024", "xattention", "flash_prefill", "compact_attention")
 
@@ -29,7 +29,8 @@ def main():
     options = parse()
     tokens = options.past // CHUNK * CHUNK + CHUNK
     draw = np.random.default_rng(1).standard_normal
-    q, k, v = (draw((heads, tokens, DIM), dtype=np.float32) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    q, k, v = (aligned(draw((heads, tokens, options.head_dim), dtype=np.float32)) for heads in (options.heads, options.kv_heads, options.kv_heads))
+    queries = {past: aligned(q[:, past : past + CHUNK]) for past in range(0, tokens, CHUNK)}
     with tempfile.TemporaryDirectory(prefix="kvloupe-bench-") as folder:
         path = pathlib.Path(folder) / "t.h5"
         for name, array in (("q", q), ("k", k), ("v", v)):
@@ -38,11 +39,11 @@ def main():
         print(f"{'method':45} {'program ms':>10} {'Python ms':>10}  ratio")
         for spec in options.methods or METHODS:
             ours, theirs = [], []
-            with selector_for(spec) as selector:
+            with selector_for(spec, options) as selector:
                 for _ in range(options.rounds):
-                    report = json.loads(program("latency", path, "--method", spec, "--threads", 1, "--repetitions", 5, "--json"))
+                    report = json.loads(program("latency", path, "--method", spec, "--threads", 1, "--repetitions", REPETITIONS, "--json"))
                     theirs.append(report["rows"][0]["parts"]["select"])
-                    ours.append(statistics.median(time_last_chunk(selector, spec, q, k, v, tokens) for _ in range(5)))
+                    ours.append(statistics.median(time_last_chunk(selector, spec, queries, k, v, tokens) for _ in range(REPETITIONS)))
             mine, program_ms = statistics.median(ours), statistics.median(theirs)
             print(f"{spec:45} {program_ms:10.3f} {mine:10.3f}  {mine / program_ms:5.2f}", flush=True)
 
@@ -50,6 +51,9 @@ def main():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--past", type=int, default=4096, help="keys before the chunk, default 4096")
+    parser.add_argument("--heads", type=int, default=9, help="query heads, default 9")
+    parser.add_argument("--kv-heads", type=int, default=3, help="default 3")
+    parser.add_argument("--head-dim", type=int, default=64, help="default 64")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("methods", nargs="*", help="method SPECs")
     return parser.parse_args()
@@ -63,17 +67,26 @@ def program(*arguments):
     return done.stdout
 
 
-def selector_for(spec):
-    return kvloupe.Selector(spec, layers=1, q_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, threads=1)
+def aligned(array):
+    """A copy that begins at a multiple of 64 bytes, as tensors of Torch do."""
+    room = np.empty(array.size + 16, np.float32)
+    begin = -room.ctypes.data % 64 // 4
+    copy = room[begin : begin + array.size].reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
-def time_last_chunk(selector, spec, q, k, v, tokens):
+def selector_for(spec, options):
+    return kvloupe.Selector(spec, layers=1, q_heads=options.heads, kv_heads=options.kv_heads, head_dim=options.head_dim, threads=1)
+
+
+def time_last_chunk(selector, spec, queries, k, v, tokens):
     """In milliseconds."""
     # Two chunks before it: what is kept of the keys has got its room by then, as in the program.
     first = 0 if spec_facts(spec)["state_action"] == "eviction" else tokens - 3 * CHUNK
     selector.reset(past=first, chunk=first // CHUNK)
     for past in range(first, tokens, CHUNK):
-        given = q[:, past : past + CHUNK], k[:, : past + CHUNK], v[:, : past + CHUNK], past
+        given = queries[past], k[:, : past + CHUNK], v[:, : past + CHUNK], past
         if past + CHUNK == tokens:
             begin = time.perf_counter()
         selector.select(0, *given, ends_prefill=past + CHUNK == tokens)
