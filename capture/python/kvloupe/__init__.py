@@ -69,7 +69,7 @@ def sparse(model, method, *, chunk_size=128, record=None, tokenizer=None, rows=N
     chunk_size   a prompt is cut at its multiples, and the method chooses for each chunk; each later forward of one token is a chunk
                  of its own. A chunk's own keys are always seen
     record       a path: the run is recorded to a trace, as kvloupe.record does, with what was kept as its run 0
-    tokenizer    gives the recorded tokens their text
+    tokenizer    gives the recorded tokens their text; infinipot asks for it in any case
     rows, budget    of a function: "kv_head" (the default) or "q_head", and how many keys its scores keep
 
     Afterwards the model is as it was before. Raises KvloupeError for what cannot be run.

@@ -60,34 +60,34 @@ class Called:
             signature = inspect.signature(module.forward)
             bound = signature.bind_partial(*arguments, **options)
         except (TypeError, ValueError):
-            self._by_name = dict(options)  # The call itself will say what is wrong with it.
+            self.by_name = dict(options)  # The call itself will say what is wrong with it.
             return
-        self._by_name = {}
+        self.by_name = {}
         for name, value in bound.arguments.items():
             more = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-            self._by_name.update(value if more else {name: value})
+            self.by_name.update(value if more else {name: value})
 
     @property
     def ids(self):
         """[batch, tokens], or None."""
-        return self._by_name.get("input_ids")
+        return self.by_name.get("input_ids")
 
     @property
     def mask(self):
         """As it was given: a tensor, a table of them by kinds of layers, or None."""
-        return self._by_name.get("attention_mask")
+        return self.by_name.get("attention_mask")
 
     @property
     def positions(self):
-        return self._by_name.get("position_ids")
+        return self.by_name.get("position_ids")
 
     @property
     def wants_weights(self):
-        return bool(self._by_name.get("output_attentions"))
+        return bool(self.by_name.get("output_attentions"))
 
     @property
     def cache(self):
-        return next((self._by_name[name] for name in _PASTS if self._by_name.get(name) is not None), None)
+        return next((self.by_name[name] for name in _PASTS if self.by_name.get(name) is not None), None)
 
 
 def cached_tokens(cache):

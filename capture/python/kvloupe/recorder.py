@@ -62,7 +62,10 @@ class Recorder:
         if chosen_heads(self._heads, num_kv_heads_of(self._model)):
             self._wants_hash = False
         self._prober = None
-        if "probe" in self._store:
+        self._late = run.late if run is not None else None
+        if self._late:
+            self._store |= {"probe", "loss"}  # by which the method chooses the same when it is replayed
+        elif "probe" in self._store:
             self._store |= {"loss"}  # What selects by a probe needs both.
             self._prober = self._make_prober(tokenizer)
         self._losses = Losses(batch_index) if "loss" in self._store else None
@@ -170,7 +173,7 @@ class Recorder:
     @property
     def _is_deaf(self):
         """The probe is no part of the sequence, and a graph that was compiled meanwhile may still tell of what comes later."""
-        return self._ended or (self._prober is not None and self._prober.is_running)
+        return self._ended or any(reader is not None and reader.is_running for reader in (self._prober, self._late))
 
     def _before_forward(self, calls):
         self._forward = None
@@ -180,7 +183,7 @@ class Recorder:
         if not self._fed:
             self._pads = guards.pads_of_forward(calls, self._batch_index, len(fed))
         ids = fed if self._fed else fed[self._pads :]
-        pieces = self._chunks.cut(len(ids))
+        pieces = self._chunks.cut(len(ids)) if self._run is None else self._run.pieces
         if pieces[0].phase != PREFILL:
             self._close_open_chunk()
         total = self._chunks.num_tokens + len(ids)
@@ -246,7 +249,7 @@ class Recorder:
         if not self._mass_is_due(model, num_new):
             self._store -= {"mass"}
         header = Header(model, heads, self._dtype, self._store, self._spans, self._text is not None, self._rank,
-                        self._prober.text if self._prober else None, self._run.header if self._run else None, self._queries)
+                        (self._prober or self._late).text if "probe" in self._store else None, self._run.header if self._run else None, self._queries)
         prefill = max(num_new, self._expected_prefill)
         self._writer = TraceWriter(self._output, header, prefill + min(self._expected_new, MOST_PENDING_TOKENS),
                                    self._chunks.prefill_keys(prefill),
@@ -259,7 +262,7 @@ class Recorder:
         guards.check_layers(self._layers, forward)
         guards.check_shapes(self._shapes)
         losses = self._losses.take(output, forward.ids) if self._losses else None
-        if self._prober:
+        if "probe" in self._store:
             self._run_probe(forward.pieces)
         for recorder in self._recorders.values():
             recorder.accept()
@@ -274,7 +277,7 @@ class Recorder:
         if self._run is not None:
             self._close_open_chunk()  # as the run does
             for layer, cells in self._run.cells.items():
-                self._cells.setdefault(layer, []).extend(cells)
+                self._cells.setdefault(layer, []).extend(cells[-len(forward.pieces) :])
         self._forward = None
         waited = time.monotonic() - self._written_at
         if not decoded or len(self._pending) >= MOST_PENDING_TOKENS or waited > MOST_PENDING_SECONDS:
@@ -284,7 +287,7 @@ class Recorder:
         """After each prefill chunk of the forward; the last may go on, and is probed again then."""
         for number, piece in enumerate(pieces, self._chunks.num_chunks):
             if piece.phase == PREFILL:
-                queries = self._prober.run(piece.end)
+                queries = self._late.queries if self._late else self._prober.run(piece.end)
                 for layer, recorder in self._recorders.items():
                     recorder.write_probe(number, queries[layer])
 

@@ -26,6 +26,7 @@ class OfSpec:
 
     def __init__(self, spec, model, forms):
         _check_runs(spec_facts(spec))
+        self._alive = {}  # layer -> after its last chunk, by row
         self._selector = Selector(
             spec, layers=model.num_layers, q_heads=model.num_q_heads, kv_heads=model.num_kv_heads, head_dim=model.head_dim,
             softmax_scale=model.softmax_scale, windows=[form.window for form in forms], softcap=_softcap_of(forms), sink_logits=_sinks_of(forms),
@@ -41,6 +42,7 @@ class OfSpec:
         self.turns_back = "gate" in facts["parameters"]  # queries and keys, to what they were before the rotary embedding
         self.chooses_own = facts["budget_scope"] == "all"
         self.reads_masks = facts["lowering"] == "native"  # each query block attends to blocks of its own
+        self.decides_late = facts["needs_probe"]  # when all layers have seen a chunk
         self._evicts = facts["state_action"] == "eviction"
         self.header = RunHeader(self.spec, self._selector.row_axis, self._selector.num_rows, self._selector.q_heads_per_row, facts["granularity"],
                                 facts["state_action"], facts["budget_scope"], "dense" if facts["dense_in_decode"] else None,
@@ -49,12 +51,23 @@ class OfSpec:
 
     def reset(self):
         self._selector.reset()
+        self._alive = {}
 
     def close(self):
         self._selector.close()
 
     def keep(self, layer, chunk, q, k, v, begin, phase, ends_prefill):
-        rows = self._selector.select(layer, q, k, v if self.lanes else None, begin, phase, ends_prefill=ends_prefill)
+        if self.decides_late:
+            return Kept(self._alive.get(layer, [np.empty(0, np.int32)] * self.header.num_rows))
+        return self._kept(layer, self._selector.select(layer, q, k, v if self.lanes else None, begin, phase, ends_prefill=ends_prefill))
+
+    def decide(self, layer, q, k, begin, phase, probe_q, novelty):
+        """Of a method that decides late: what keep() gave, with all that is known of it, and the next chunk's choice is made."""
+        kept = self._kept(layer, self._selector.select(layer, q, k, None, begin, phase, probe_q=probe_q, novelty=novelty))
+        self._alive[layer] = kept.alive
+        return kept
+
+    def _kept(self, layer, rows):
         reason = self._selector.dense_reason
         if reason is None and self.lanes and not self._evicts:
             reason = "method_rule"  # as a run stores it: no key is left out
@@ -64,7 +77,7 @@ class OfSpec:
 
 class OfFunction:
     """select(layer, chunk, q, k, v), as Trace.add_run takes it."""
-    chooses_own = reassigns = turns_back = reads_masks = False
+    chooses_own = reassigns = turns_back = reads_masks = decides_late = False
     lanes = None
 
     def __init__(self, select, axis, budget, model, forms):
@@ -112,8 +125,6 @@ def _check_runs(facts):
     id = facts["id"]
     if facts["lanes"] and facts["basis"] == "auto":
         raise _refused(id, "its basis is looked up by the program alone", "give basis=PATH, the file that kvloupe calibrate aqua -o PATH made")
-    if facts["needs_probe"]:
-        raise _refused(id, "it decides by a text that the model reads after each chunk", "kvloupe capture --closed-loop does so for the families that it knows")
 
 
 def _refused(id, why, what_to_do):

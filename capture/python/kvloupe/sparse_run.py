@@ -3,6 +3,7 @@ import contextlib
 import dataclasses
 import re
 
+import numpy as np
 import torch
 
 from . import guards
@@ -10,8 +11,10 @@ from .adapters import adapter_of, hash_with_adapter
 from .attend import attend_chunk
 from .calls import cache_of, cached_tokens, held_model
 from .chunks import ChunkTable
+from .chunkwise import ChunkwiseForward
 from .errors import KvloupeError
 from .forwards import Forward, ForwardListener, listeners, shape_of
+from .late_evidence import LateEvidence
 from .layer_record import rows_up_to, widened
 from .layout import DECODE, PREFILL
 from .masks import Layout
@@ -42,9 +45,11 @@ class SparseRun:
         with _in_words_of_a_run():
             self._modules = attention_modules(self._model)
             require_layers(self._model, self._modules, None, is_part=False)
-        self._listener = ForwardListener(model, self._begin, self._end, is_sparse=True)
+        self._listener = ForwardListener(model, self._begin, self._end, lambda: self._reads_probe, is_sparse=True)
         self._tap = AttentionReplacement(self._modules, self._attend)
+        self._cutter = ChunkwiseForward(self._model, self._pieces_of, self._announce)
         self._recorder = self._method = None
+        self.late = None  # LateEvidence, of a method that asks for it
         self.cells = {}  # of the last forward: layer -> (Kept, end of the chunk) of each of its chunks
 
     # --- the with statement ------------------------------------------------------------------------------------------
@@ -60,12 +65,17 @@ class SparseRun:
         look.model.file_hash = self._hash_for(self._asked[0])
         self._method = method_of(*self._asked, look.model, look.forms)
         self.spec, self.header = self._method.spec, self._method.header
-        self._forget()
         try:
+            if self._method.decides_late:
+                self.late = self._late_evidence()
+            self._forget()
             self._rotary = None
             if self._method.reassigns or self._method.turns_back:
                 self._rotary = Rotary(self._model, self._modules, look.model, in_all_layers=self._method.turns_back)
             self._tap.install()
+            if self.late:
+                self.late.install()
+                self._cutter.install()
             self._listener.install()
             if self._path is not None:
                 self._recorder = self._start_recorder()
@@ -85,9 +95,19 @@ class SparseRun:
 
     def _remove(self):
         self._listener.remove()
+        self._cutter.remove()
+        if self.late:
+            self.late.remove()
         self._tap.remove()
         self._method.close()
         self._recorder = self._forward = None
+
+    def _late_evidence(self):
+        id = self.spec.split(":")[0]
+        if self._tokenizer is None:
+            raise _refused(f"{id} decides by a text that the model reads after each chunk", "give the model's tokenizer (tokenizer=)")
+        with _in_words_of_a_run():
+            return LateEvidence(self._model, self._modules, self._tokenizer)
 
     def _start_recorder(self):
         from .recorder import Recorder
@@ -109,12 +129,24 @@ class SparseRun:
     def _forget(self):
         """A new text begins."""
         self._method.reset()
+        if self.late:
+            self.late.forget()
         self._chunks = ChunkTable(self._chunk_size)
+        self._announced, self._goes_on = None, False  # the piece of a forward that is cut, and whether it is a later one
         self._fed = []
         self._forward = None  # that runs, or did not come to its end
         self._past = {layer: (PastRows(), PastRows()) for layer in self._modules.values()}
 
+    def _pieces_of(self, count, cache):
+        return (self._chunks if cached_tokens(cache) else ChunkTable(self._chunk_size)).cut(count)
+
+    def _announce(self, piece, is_first):
+        """Of a forward that is cut, before each of its pieces: one token more than a chunk is no decoded token."""
+        self._announced, self._goes_on = piece, not is_first
+
     def _begin(self, calls):
+        announced, goes_on = self._announced, self._goes_on
+        self._announced, self._goes_on = None, False
         with _in_words_of_a_run():
             fed, cache = guards.ids_of_forward(calls, 0), cache_of(calls)
             _check_calls(calls, len(fed), self._model.config)
@@ -124,11 +156,27 @@ class SparseRun:
             if self._forward is not None:
                 raise _refused("a forward of this text failed half way", "begin the text anew, with a new cache")
             guards.check_continues(cache, fed, self._fed)
-        pieces = self._chunks.cut(len(fed))
-        self._forward = Forward(calls[0].module, fed, fed, pieces, 0, cache)
-        self._seen, self.cells = {}, {}
+            self.pieces = self._chunks.cut(len(fed)) if announced is None else [announced]
+            if self.late:
+                self._begin_late(calls, len(fed))
+        self._forward = Forward(calls[0].module, fed, fed, self.pieces, 0, cache)
+        self._seen, self._asked_of = {}, {}
+        if not goes_on:
+            self.cells = {}
+
+    def _begin_late(self, calls, count):
+        if len(self.pieces) > 1:
+            raise _refused("the method decides when all layers have seen a chunk, and the model was fed several at once past its own forward",
+                           f"feed at most {self._chunk_size} tokens at a time, or call the model that was given to kvloupe.sparse")
+        self.late.begin(calls, self._chunks.num_tokens, count)
+
+    @property
+    def _reads_probe(self):
+        return self.late is not None and self.late.is_running
 
     def _attend(self, layer, call, original):
+        if self._reads_probe:
+            return self._attend_of_probe(layer, call)
         forward = self._forward
         if forward is None:
             raise _refused("attention ran outside of a forward of the model", "call the model that was given to kvloupe.sparse")
@@ -153,8 +201,18 @@ class SparseRun:
             cells.append((kept, piece.end))
             outputs.append(attend_chunk(*attended, v[:, : piece.end], self._forms[layer], piece.begin, None if kept.flag else kept.rows,
                                         self._method.chooses_own, kept.blocks if self._method.reads_masks else None))
-        self.cells[layer] = cells
+        self.cells.setdefault(layer, []).extend(cells)
+        if self.late:
+            self._asked_of[layer] = here[:2]
         return torch.cat(outputs)
+
+    def _attend_of_probe(self, layer, call):
+        """To the chunk that was fed, and to what it attended to."""
+        piece, (kept, _) = self.pieces[0], self.cells[layer][-1]
+        own = np.arange(piece.begin, piece.end)
+        q, k, v = (rows[0] for rows in call.given)
+        output = attend_chunk(q, k, v, self._forms[layer], piece.end, [np.concatenate([row, own]) for row in kept.rows])
+        return output.to(q.dtype).unsqueeze(0)
 
     def _as_attended(self, layer, kept, begin, q, k):
         """What was kept, and the queries and keys that products are made of."""
@@ -171,6 +229,8 @@ class SparseRun:
             return
         with _in_words_of_a_run():
             guards.check_layers(sorted(self._modules.values()), forward)
+            if self.late:
+                self._decide_late(output, forward)
         for layer, seen in self._seen.items():
             for past, rows in zip(self._past[layer], seen):
                 past.accept(rows)
@@ -178,6 +238,14 @@ class SparseRun:
         self._chunks.close_open()  # What was chosen for a chunk cannot be added to.
         self._fed += forward.fed
         self._forward = None
+
+    def _decide_late(self, output, forward):
+        piece, = forward.pieces
+        self.late.take(output, forward.fed, piece.end if piece.phase == PREFILL else None)
+        for layer, cells in self.cells.items():
+            kept = self._method.decide(layer, *self._asked_of[layer], piece.begin, "decode" if piece.phase == DECODE else "prefill",
+                                       self.late.queries.get(layer), self.late.novelty)
+            cells[-1] = kept, piece.end
 
     # --- what cannot be run ------------------------------------------------------------------------------------------
 

@@ -14,13 +14,7 @@ from .selector_cases import CHUNK, prompt
 from .support import MODELS, generate, load_model, load_tokenizer, program, scratch
 
 STEPS = 4
-# What they do beside choosing keys is refused.
-REFUSED = ("infinipot",)
 CELLS = ("offsets", "positions", "flags", "evict_chunk", "lane_counts", "block_mask", "block_forced", "block_abstains", "table_indptr", "table_indices")
-
-
-def is_refused(spec):
-    return any(word in spec for word in REFUSED)
 
 
 class ClosedLoop:
@@ -60,7 +54,7 @@ def recorded(family, method, ids, steps=STEPS, **options):
 
 def logits_of(family, method, ids, chunk_size=CHUNK, attention="eager", **options):
     model = load_model(family, attention)
-    with kvloupe.sparse(model, method, chunk_size=chunk_size, **options), torch.no_grad():
+    with kvloupe.sparse(model, method, chunk_size=chunk_size, tokenizer=load_tokenizer(family), **options), torch.no_grad():
         return model(ids).logits[0]
 
 

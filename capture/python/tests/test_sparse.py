@@ -10,10 +10,10 @@ import transformers
 import kvloupe
 
 from .selector_cases import CHUNK, FREE, with_files
-from .sparse_cases import STEPS, ClosedLoop, attend_plainly, cells_of, is_refused, logits_of, losses_of, recorded, text
+from .sparse_cases import STEPS, ClosedLoop, attend_plainly, cells_of, logits_of, losses_of, recorded, text
 from .support import FAMILIES, generate, load_model, program, program_json, scratch
 
-ACROSS = ["snapkv:budget_tokens=8,window=4", "quoka:budget_tokens=8", "quest:budget_tokens=8,page_size=4,skip_layers=0"]
+ACROSS = ["snapkv:budget_tokens=8,window=4", "quoka:budget_tokens=8", "quest:budget_tokens=8,page_size=4,skip_layers=0", "infinipot:budget_tokens=8"]
 
 
 class SameAsTheProgram(unittest.TestCase):
@@ -42,11 +42,10 @@ class SameAsTheProgram(unittest.TestCase):
         ran = set()
         for spec in FREE + with_files():
             with self.subTest(spec=spec):
-                if not is_refused(spec):
-                    self.compare("qwen3", spec)
-                    ran.add(spec.split(":")[0])
+                self.compare("qwen3", spec)
+                ran.add(spec.split(":")[0])
         everything = {method["id"] for method in program_json("methods")["methods"]}
-        self.assertEqual(everything - ran, {"infinipot"})
+        self.assertEqual(everything, ran)
 
     def test_nine_families(self):
         for family in FAMILIES:
@@ -65,7 +64,7 @@ class SameAsTheProgram(unittest.TestCase):
                 self.assertGreater(np.abs(losses - original).max(), 1e-3)
 
     def test_what_is_replayed_is_what_was_recorded(self):
-        for spec in ("h2o:budget_tokens=24", "quoka:budget_tokens=24", "quest:budget_tokens=32,skip_layers=0"):
+        for spec in ("h2o:budget_tokens=24", "quoka:budget_tokens=24", "quest:budget_tokens=32,skip_layers=0", "infinipot:budget_tokens=24"):
             path, _ = recorded("qwen3", spec, text())
             with kvloupe.open(path) as trace:
                 self.assertEqual(trace.mode, "closed_loop")
@@ -197,7 +196,7 @@ class Refusals(unittest.TestCase):
         self.assertNotRegex(said, "record[^=]*$|layers=")
 
     def test_methods_that_do_more_than_choose_keys(self):
-        for method, sentence in (("aqua:basis=absent.h5", "absent.h5"), ("static_slicing", "give basis=PATH"), ("aqua_h2o:dim_ratio=0.5,basis=auto", "give basis=PATH"), ("aqua:basis=self", "whole text"), ("infinipot:budget_tokens=8", "a text that the model reads"),
+        for method, sentence in (("aqua:basis=absent.h5", "absent.h5"), ("static_slicing", "give basis=PATH"), ("aqua_h2o:dim_ratio=0.5,basis=auto", "give basis=PATH"), ("aqua:basis=self", "whole text"), ("infinipot:budget_tokens=8", "give the model's tokenizer"),
                                  ("streaming_llm:budget_tokens=8,positions=reassigned", "how this model turns its keys"),
                                  ("nothing:budget_tokens=8", "nothing"), ("quoka:budget_tokens=0", "budget"), ("loki:budget_tokens=8,basis=absent.h5", "absent.h5")):
             self.refuse(sentence, method=method)

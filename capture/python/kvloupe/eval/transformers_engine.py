@@ -28,7 +28,7 @@ class TransformersEngine:
         self._tokenizer = load(options, transformers.AutoTokenizer.from_pretrained, model)
         self._model = load_model(options)
         if method != "dense":
-            with sparse(self._model, method, chunk_size=chunk_size) as run:  # A method that cannot be run is refused at once.
+            with sparse(self._model, method, chunk_size=chunk_size, tokenizer=self._tokenizer) as run:  # A method that cannot be run is refused at once.
                 self.spec = run.spec and method
 
     def generate(self, context, until, max_new_tokens, special=False):
@@ -105,7 +105,7 @@ class TransformersEngine:
             if self.spec == "dense":
                 yield None
             else:
-                with sparse(self._model, self.spec, chunk_size=self._chunk_size) as run:
+                with sparse(self._model, self.spec, chunk_size=self._chunk_size, tokenizer=self._tokenizer) as run:
                     yield run
 
     def _check_room(self, tokens):
