@@ -43,7 +43,7 @@ struct Overview {
 Overview overview_of_replay(const replay::ReplayResult& result, replay::Number number,
                             const std::vector<int>& chunks = {},
                             const std::optional<trace::KeySet>& span = {});
-// RowMetrics::span_gap of the same cells, where it was measured: the values of such an overview.
+// RowMetrics::span_gap, averaged as overview_of_replay() averages: [layers, heads], NaN where it was not measured.
 Matrix span_gap_of_replay(const replay::ReplayResult& result, const std::vector<int>& chunks,
                           const trace::KeySet& span);
 // MergeLoss: each head of a cell is asked alone, which nothing else needs. The mean over those of

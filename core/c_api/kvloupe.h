@@ -161,7 +161,8 @@ KVLOUPE_API int kvloupe_selector_layout(const kvloupe_selector* selector, int32_
 KVLOUPE_API int kvloupe_selector_row(const kvloupe_selector* selector, int64_t row,
                                      const int32_t** positions, int64_t* count);
 
-/* All rows at once: row r has positions[offsets[r]] and those after it, up to before offsets[r + 1]. Valid as long as a row. */
+/* All rows at once: row r is positions[offsets[r]] to before positions[offsets[r + 1]]. There is one more offset than rows. Valid
+   as long as a row. */
 KVLOUPE_API int kvloupe_selector_rows(const kvloupe_selector* selector, const int32_t** positions,
                                       const int64_t** offsets);
 

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -131,18 +132,27 @@ void use_threads(int threads) {
   ::omp_set_num_threads(threads > 0 ? threads : all);
 }
 
+// The memory stays for the next ones.
+void clear(Rows& rows) {
+  rows.positions.clear();
+  rows.offsets.clear();
+}
+
+// The room is taken first, so that a failure leaves no half of it.
+void assign(Rows& rows, const auto& all) {
+  clear(rows);
+  std::size_t count = 0;
+  for (const std::vector<std::int32_t>& row : all) count += row.size();
+  rows.positions.reserve(count);
+  rows.offsets.reserve(static_cast<std::size_t>(std::ranges::size(all)) + 1);
+  rows.offsets.push_back(0);
+  for (const std::vector<std::int32_t>& row : all) {
+    rows.positions.insert(rows.positions.end(), row.begin(), row.end());
+    rows.offsets.push_back(std::ssize(rows.positions));
+  }
+}
+
 }  // namespace
-
-void Rows::clear() {
-  positions.clear();
-  offsets.clear();
-}
-
-void Rows::add(std::span<const std::int32_t> row) {
-  if (offsets.empty()) offsets.push_back(0);
-  positions.insert(positions.end(), row.begin(), row.end());
-  offsets.push_back(std::ssize(positions));
-}
 
 Session::Session(std::string_view spec, const kvloupe_model& model, int threads)
     : threads_(threads) {
@@ -186,7 +196,7 @@ void Session::start() {
   selector_ = selection::make_selector(spec_, shape_, basis_);
   broken_ = false;
   dense_reason_.reset();
-  rows_.clear();
+  clear(rows_);
   blocks_.reset();
   copies_.clear();
 }
@@ -243,13 +253,13 @@ void Session::select(const kvloupe_chunk& chunk) {
   const selection::Cell cell = cell_of(chunk, length);
 
   broken_ = true;
-  rows_.clear();
+  clear(rows_);
   selection::CellSelection selection = selector_->select(cell);
   selector_->evict(cell);
   order_.note(chunk.layer, here);
   dense_reason_ = selection.dense_reason;
   blocks_ = std::move(selection.blocks);
-  for (const trace::SelectedRow& row : selection.rows) rows_.add(row.positions);
+  assign(rows_, selection.rows | std::views::transform(&trace::SelectedRow::positions));
   broken_ = false;
 }
 
@@ -328,8 +338,7 @@ void Session::show_alive(int layer) {
   if (order_.begins(layer))
     throw usage_error(fmt::format("nothing is alive in layer {}", layer), "it has taken no chunk",
                       "give it one first");
-  rows_.clear();
-  for (const std::vector<std::int32_t>& row : selector_->alive(layer)) rows_.add(row);
+  assign(rows_, selector_->alive(layer));
   dense_reason_.reset();
 }
 

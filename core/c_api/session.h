@@ -22,9 +22,6 @@ namespace kvloupe::c_api {
 struct Rows {
   std::vector<std::int32_t> positions;
   std::vector<std::int64_t> offsets;
-
-  void clear();
-  void add(std::span<const std::int32_t> row);
 };
 
 class Session {

@@ -36,8 +36,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Returns when `work`, which must not throw, is done. One caller at a time. `spins`: both threads look for each other without
-  // sleeping for a while, where a core is free for that: to be woken takes 50 microseconds, which a small selection feels.
+  // Returns when `work`, which must not throw, is done. One caller at a time. `spins`: for a while caller and worker wait for each
+  // other without sleeping, which takes a core of its own. To be woken takes 50 microseconds, and a small selection is not much longer.
   void run(const std::function<void()>& work, bool spins = false) {
     work_ = &work;
     spins_ = spins;

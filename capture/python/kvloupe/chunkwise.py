@@ -7,9 +7,9 @@ from .calls import Called
 from .errors import KvloupeError
 
 # Tensors with an entry for each token that is fed, along their last axis.
-_BY_TOKEN = ("input_ids", "position_ids", "cache_position", "token_type_ids")
-# What would have to be joined of the chunks' outputs, and is not.
-_NOT_JOINED = ("labels", "output_hidden_states")
+_BY_TOKEN = ("input_ids", "position_ids", "cache_position", "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids")
+# What would have to be joined of the chunks' outputs, or given to one chunk alone.
+_OF_ONE_FORWARD = ("labels", "output_hidden_states", "output_router_logits", "pixel_values", "pixel_values_videos")
 
 
 class ChunkwiseForward:
@@ -23,41 +23,54 @@ class ChunkwiseForward:
     def __init__(self, model, pieces_of, announce):
         self._model, self._pieces_of, self._announce = model, pieces_of, announce
         self._is_inside = False
+        self._undo = []
 
     def install(self):
-        own = self._own = self._model.forward
+        own, before = self._model.forward, vars(self._model).get("forward")
 
         @functools.wraps(own)
         def forward(*arguments, **options):
             return own(*arguments, **options) if self._is_inside else self._run(Called(self._model, arguments, options))
         self._model.forward = forward
+        # Some models have one that is theirs alone, as those that accelerate spreads over devices.
+        self._undo = [functools.partial(setattr, self._model, "forward", before) if before is not None
+                      else functools.partial(vars(self._model).pop, "forward")]
 
     def remove(self):
-        self._model.__dict__.pop("forward", None)
+        while self._undo:
+            self._undo.pop()()
 
     def _run(self, called):
-        given = dict(called.by_name)
-        _check(given, self._model.config)
-        keep, as_tuple = given.pop("logits_to_keep", 0), given.pop("return_dict", None) is False
-        cache, logits, self._is_inside = called.cache, [], True
+        given, config = dict(called.by_name), self._model.config
+        ids = given.get("input_ids")
+        pieces = [] if ids is None else self._pieces_of(ids.shape[-1], called.cache)
+        if len(pieces) > 1:
+            _check(given, config)
+        keep, wants_table = given.pop("logits_to_keep", 0), given.pop("return_dict", None)
+        output = self._output(given, pieces, called.cache, keep)
+        if not isinstance(keep, int):
+            output.logits = output.logits[:, keep]
+        return output if (config.return_dict if wants_table is None else wants_table) else output.to_tuple()
+
+    def _output(self, given, pieces, cache, keep):
+        """That of the last piece, with the logits of all that the caller may ask for."""
+        most, logits, self._is_inside = keep if isinstance(keep, int) and keep > 0 else None, [], True
         try:
-            pieces = self._pieces_of(given["input_ids"].shape[-1], cache)
-            for piece in pieces:
-                self._announce(piece, piece is pieces[0])
-                output = self._model(**_part(given, piece, pieces[0].begin, cache), logits_to_keep=0, return_dict=True)
-                cache = output.past_key_values
-                if cache is None and piece is not pieces[-1]:
+            for piece in pieces or [None]:
+                if piece is not None:
+                    self._announce(piece, piece is pieces[0])
+                part = given if len(pieces) < 2 else _part(given, piece, pieces[0].begin, cache)
+                output = self._model(**part, logits_to_keep=0, return_dict=True)
+                cache = getattr(output, "past_key_values", None)
+                if cache is None and len(pieces) > 1:
                     raise _refused("the model gives no cache to go on from", "allow it (use_cache=True)")
-                logits = [_kept([*logits, output.logits], keep)]
+                logits.append(output.logits)
+                if most:  # No more are held than are asked for.
+                    logits = [torch.cat(logits, dim=1)[:, -most:].clone()]
         finally:
             self._is_inside = False
-        output.logits = logits[0] if isinstance(keep, int) else logits[0][:, keep]
-        return output.to_tuple() if as_tuple else output
-
-
-def _kept(logits, keep):
-    """Of the logits so far, those that the caller may ask for. [batch, tokens, vocabulary]"""
-    return torch.cat(logits, dim=1)[:, -keep if isinstance(keep, int) else 0 :]
+        output.logits = logits[0] if len(logits) == 1 else torch.cat(logits, dim=1)
+        return output
 
 
 def _part(given, piece, first, cache):
@@ -75,13 +88,15 @@ def _part(given, piece, first, cache):
 
 def _check(given, config):
     mask = given.get("attention_mask")
-    if given.get("input_ids") is None:
-        raise _refused("the model was given no token ids", "give input_ids")
     if mask is not None and not (isinstance(mask, torch.Tensor) and mask.dim() == 2):
-        raise _refused("a mask of your own cannot be cut into chunks", "leave attention_mask out")
-    for name in _NOT_JOINED:
-        if given.get(name) is not None and given[name] is not False or getattr(config, name, False):
-            raise _refused(f"{name} asks for more than logits, and the prompt goes through the model chunk by chunk", f"leave {name} out")
+        raise _refused("the prompt goes through the model chunk by chunk, and a mask with a row for each query cannot be cut",
+                       "leave attention_mask out, and let the cache grow (without cache_implementation)")
+    if mask is not None and not bool(mask[:, 0].all()):
+        raise _refused("padding stands before the sequence", "give the tokens alone")
+    for name in _OF_ONE_FORWARD:
+        value = given.get(name)
+        if value is not None and value is not False or getattr(config, name, None) is True:
+            raise _refused(f"{name} belongs to one forward, and the prompt goes through the model chunk by chunk", f"leave {name} out")
 
 
 def _refused(why, what_to_do):

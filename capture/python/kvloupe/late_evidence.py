@@ -1,4 +1,4 @@
-"""What a method asks for that decides when all layers have seen a chunk (infinipot). Needs torch and transformers."""
+"""Evidence for a method (infinipot) that decides when all layers have seen a chunk. Needs torch and transformers."""
 import numpy as np
 
 from .calls import positions_of

@@ -68,7 +68,7 @@ class Recorder:
         elif "probe" in self._store:
             self._store |= {"loss"}  # What selects by a probe needs both.
             self._prober = self._make_prober(tokenizer)
-        self._losses = Losses(batch_index) if "loss" in self._store else None
+        self._losses = Losses(batch_index) if "loss" in self._store and not self._late else None
         self._chunks = ChunkTable(chunk_size)
         self._writer = None
         self._recorders = {}  # layer -> LayerRecorder
@@ -195,7 +195,8 @@ class Recorder:
             # The structure changes now: what is done is safe before.
             self._write_pending()
             self._writer.reserve(total)
-        self._forward = Forward(calls[0].module, fed, ids, pieces, self._pads, cache)
+        entered = calls[0].module if self._run is None else self._run.entered
+        self._forward = Forward(entered, fed, ids, pieces, self._pads, cache)
         self._forward.decodes_first = pieces[0].phase != PREFILL and not self._ids
 
     def _heard(self, layer, call):
@@ -261,7 +262,7 @@ class Recorder:
             return
         guards.check_layers(self._layers, forward)
         guards.check_shapes(self._shapes)
-        losses = self._losses.take(output, forward.ids) if self._losses else None
+        losses = self._late.novelty[-len(forward.ids) :] if self._late else self._losses.take(output, forward.ids) if self._losses else None
         if "probe" in self._store:
             self._run_probe(forward.pieces)
         for recorder in self._recorders.values():

@@ -61,8 +61,8 @@ class Selector:
         self.row_axis, self.num_rows, self.q_heads_per_row = AXES[axis.value], rows.value, heads.value
 
     def select(self, layer, q, k, v, past, phase="prefill", *, ends_prefill=False, probe_q=None, novelty=None):
-        """A list of int32 arrays, one a row, parts of one: the positions that the chunk's queries attend to beside the chunk itself,
-        ascending.
+        """A list of int32 arrays, one a row, which are views of one array: the positions that the chunk's queries attend to beside the
+        chunk itself, ascending.
 
         q              [q_heads, m, head_dim], after norms and rotary embedding
         k, v           [kv_heads, past + m, head_dim], as cached; the first `past` are those of the calls before. v may be None for

@@ -62,7 +62,7 @@ class OfSpec:
         return self._kept(layer, self._selector.select(layer, q, k, v if self.lanes else None, begin, phase, ends_prefill=ends_prefill))
 
     def decide(self, layer, q, k, begin, phase, probe_q, novelty):
-        """Of a method that decides late: what keep() gave, with all that is known of it, and the next chunk's choice is made."""
+        """Of a method that decides late, after the chunk: its record, and what is alive for the next one."""
         kept = self._kept(layer, self._selector.select(layer, q, k, None, begin, phase, probe_q=probe_q, novelty=novelty))
         self._alive[layer] = kept.alive
         return kept

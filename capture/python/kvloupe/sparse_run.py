@@ -50,6 +50,7 @@ class SparseRun:
         self._cutter = ChunkwiseForward(self._model, self._pieces_of, self._announce)
         self._recorder = self._method = None
         self.late = None  # LateEvidence, of a method that asks for it
+        self._seen, self._asked_of = {}, {}
         self.cells = {}  # of the last forward: layer -> (Kept, end of the chunk) of each of its chunks
 
     # --- the with statement ------------------------------------------------------------------------------------------
@@ -98,6 +99,7 @@ class SparseRun:
         self._cutter.remove()
         if self.late:
             self.late.remove()
+        self.late, self._seen, self._asked_of = None, {}, {}  # They hold keys and values.
         self._tap.remove()
         self._method.close()
         self._recorder = self._forward = None
@@ -141,12 +143,14 @@ class SparseRun:
         return (self._chunks if cached_tokens(cache) else ChunkTable(self._chunk_size)).cut(count)
 
     def _announce(self, piece, is_first):
-        """Of a forward that is cut, before each of its pieces: one token more than a chunk is no decoded token."""
+        """Before each piece of a forward that is cut. Its phase is the prompt's, also where one token is left over."""
         self._announced, self._goes_on = piece, not is_first
 
     def _begin(self, calls):
         announced, goes_on = self._announced, self._goes_on
         self._announced, self._goes_on = None, False
+        # What called a forward that is cut ends with its last piece.
+        self.entered = calls[0].module if announced is None else self._model
         with _in_words_of_a_run():
             fed, cache = guards.ids_of_forward(calls, 0), cache_of(calls)
             _check_calls(calls, len(fed), self._model.config)
@@ -159,15 +163,15 @@ class SparseRun:
             self.pieces = self._chunks.cut(len(fed)) if announced is None else [announced]
             if self.late:
                 self._begin_late(calls, len(fed))
-        self._forward = Forward(calls[0].module, fed, fed, self.pieces, 0, cache)
+        self._forward = Forward(self.entered, fed, fed, self.pieces, 0, cache)
         self._seen, self._asked_of = {}, {}
         if not goes_on:
             self.cells = {}
 
     def _begin_late(self, calls, count):
         if len(self.pieces) > 1:
-            raise _refused("the method decides when all layers have seen a chunk, and the model was fed several at once past its own forward",
-                           f"feed at most {self._chunk_size} tokens at a time, or call the model that was given to kvloupe.sparse")
+            raise _refused("the method decides when all layers have seen a chunk, and several were fed without a call of the model's forward",
+                           f"call the model that was given to kvloupe.sparse, or feed no further than the next multiple of {self._chunk_size}")
         self.late.begin(calls, self._chunks.num_tokens, count)
 
     @property
@@ -244,8 +248,13 @@ class SparseRun:
         self.late.take(output, forward.fed, piece.end if piece.phase == PREFILL else None)
         for layer, cells in self.cells.items():
             kept = self._method.decide(layer, *self._asked_of[layer], piece.begin, "decode" if piece.phase == DECODE else "prefill",
-                                       self.late.queries.get(layer), self.late.novelty)
+                                       self._probe_queries(layer), self.late.novelty)
             cells[-1] = kept, piece.end
+        self._asked_of = {}
+
+    def _probe_queries(self, layer):
+        queries = self.late.queries.get(layer)
+        return None if queries is None else widened(queries.detach().cpu(), self._shape.head_dim)
 
     # --- what cannot be run ------------------------------------------------------------------------------------------
 
@@ -306,7 +315,8 @@ def _refused(why, what_to_do):
 
 
 # What the recorder says of a recording, in words of a run.
-_WORDS = (("the recording", "the sparse run"), ("be recorded", "be run sparsely"), ("recorded", "run"), ("record", "run"), ("a trace", "a sparse run"))
+_OF_STORE = re.compile("(, or )?leave (loss and )?probe out of store")
+_WORDS = (("be stored", "be told"), ("the recording", "the sparse run"), ("be recorded", "be run sparsely"), ("recorded", "run"), ("record", "run"), ("a trace", "a sparse run"))
 
 
 @contextlib.contextmanager
@@ -315,6 +325,7 @@ def _in_words_of_a_run():
         yield
     except KvloupeError as error:
         parts = list(error.parts)
+        parts[2] = _OF_STORE.sub("", parts[2]) or "run another method"
         if "layers=" in parts[2]:
             parts[2] = "run a model whose layers all attend through transformers' attention interface"
         for word, other in _WORDS:

@@ -44,7 +44,8 @@ def main():
                     report = json.loads(program("latency", path, "--method", spec, "--threads", 1, "--repetitions", REPETITIONS, "--json"))
                     theirs.append(report["rows"][0]["parts"]["select"])
                     ours.append(statistics.median(time_last_chunk(selector, spec, queries, k, v, tokens) for _ in range(REPETITIONS)))
-            mine, program_ms = statistics.median(ours), statistics.median(theirs)
+            # Of the quietest round: what else runs on the machine only adds.
+            mine, program_ms = min(ours), min(theirs)
             print(f"{spec:45} {program_ms:10.3f} {mine:10.3f}  {mine / program_ms:5.2f}", flush=True)
 
 
@@ -83,10 +84,11 @@ def selector_for(spec, options):
 def time_last_chunk(selector, spec, queries, k, v, tokens):
     """In milliseconds."""
     # Two chunks before it: what is kept of the keys has got its room by then, as in the program.
-    first = 0 if spec_facts(spec)["state_action"] == "eviction" else tokens - 3 * CHUNK
+    facts = spec_facts(spec)
+    first, reads_no_values = 0 if facts["state_action"] == "eviction" else tokens - 3 * CHUNK, facts["lanes"] is None
     selector.reset(past=first, chunk=first // CHUNK)
     for past in range(first, tokens, CHUNK):
-        given = queries[past], k[:, : past + CHUNK], v[:, : past + CHUNK], past
+        given = queries[past], k[:, : past + CHUNK], None if reads_no_values else v[:, : past + CHUNK], past
         if past + CHUNK == tokens:
             begin = time.perf_counter()
         selector.select(0, *given, ends_prefill=past + CHUNK == tokens)

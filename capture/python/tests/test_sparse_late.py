@@ -1,8 +1,12 @@
 """A method in kvloupe.sparse that decides when all layers have seen a chunk: the model's forward is cut, and stays the model's own to its caller.
 That its sets are the program's is in test_sparse."""
+import contextlib
+import copy
+import functools
 import unittest
 
 import h5py
+import peft
 import torch
 
 import kvloupe
@@ -76,18 +80,22 @@ class OneChunkAfterTheOther(unittest.TestCase):
 
     def test_what_cannot_be_cut(self):
         mask = torch.zeros(1, 1, self.ids.shape[1], self.ids.shape[1])
-        for sentence, options in (("labels asks for more than logits", dict(labels=self.ids)), ("output_hidden_states asks", dict(output_hidden_states=True)),
-                                  ("a mask of your own cannot be cut", dict(attention_mask=mask)), ("no cache to go on from; allow it", dict(use_cache=False))):
+        padded = torch.ones_like(self.ids)
+        padded[:, :3] = 0
+        for sentence, options in (("labels belongs to one forward", dict(labels=self.ids)), ("output_hidden_states belongs", dict(output_hidden_states=True)),
+                                  ("a mask with a row for each query cannot be cut", dict(attention_mask=mask)), ("padding stands before", dict(attention_mask=padded)),
+                                  ("output_router_logits belongs", dict(output_router_logits=True)), ("no cache to go on from; allow it", dict(use_cache=False))):
             with self.subTest(sentence), self.assertRaisesRegex(kvloupe.KvloupeError, sentence), torch.no_grad():
                 with self.sparse(SOME):
                     self.model(self.ids, **options)
-        with self.assertRaisesRegex(kvloupe.KvloupeError, "no token ids; give input_ids"), torch.no_grad():
-            with self.sparse(SOME):
-                self.model(inputs_embeds=self.model.get_input_embeddings()(self.ids))
+        for options in (dict(inputs_embeds=self.model.get_input_embeddings()(self.ids).detach()), dict(input_ids=self.ids[:, :0])):
+            with self.assertRaisesRegex(kvloupe.KvloupeError, "without input_ids .*; pass token ids"), torch.no_grad():
+                with self.sparse(SOME):
+                    self.model(**options)
         self.assertNotIn("forward", vars(self.model))
 
     def test_a_forward_past_ours(self):
-        with self.assertRaisesRegex(kvloupe.KvloupeError, "feed at most 16 tokens at a time"), torch.no_grad():
+        with self.assertRaisesRegex(kvloupe.KvloupeError, "feed no further than the next multiple of 16"), torch.no_grad():
             with self.sparse(SOME):
                 type(self.model).forward(self.model, self.ids)  # as a compiled model may
         self.assertNotIn("forward", vars(self.model))
@@ -96,7 +104,54 @@ class OneChunkAfterTheOther(unittest.TestCase):
         with self.assertRaisesRegex(kvloupe.KvloupeError, "has no logits") as caught, torch.no_grad():
             with self.sparse(SOME):
                 self.model.get_decoder()(self.ids[:, :CHUNK])
-        self.assertNotRegex(str(caught.exception), "record")
+        self.assertNotRegex(str(caught.exception), "record|store")
+
+    def test_a_static_cache_where_nothing_is_cut(self):
+        ids = self.ids[:, :CHUNK]
+        with self.sparse(SOME):
+            answers = [generate(self.model, ids, steps=4, **options).tolist() for options in ({}, {"cache_implementation": "static"})]
+            with self.assertRaisesRegex(kvloupe.KvloupeError, "let the cache grow"):
+                generate(self.model, self.ids, steps=4, cache_implementation="static")
+        self.assertEqual(*answers)
+
+    def test_an_own_forward_comes_back(self):
+        model = copy.deepcopy(self.model)
+        own = model.forward = functools.partial(type(model).forward, model)  # as accelerate gives a model that it spreads
+        for method in (SOME, "quoka:budget_tokens=8"):
+            with kvloupe.sparse(model, method, chunk_size=CHUNK, tokenizer=load_tokenizer("qwen3")), torch.no_grad():
+                model(self.ids)
+            self.assertIs(vars(model)["forward"], own)
+
+    def test_wrapped_models(self):
+        with self.sparse(SOME), torch.no_grad():
+            want = self.model(self.ids).logits
+        class Past(torch.nn.Module):
+            """Calls what it holds past its hooks, as some adapters of peft do."""
+
+            def __init__(self, base_model):
+                super().__init__()
+                self.base_model, self.peft_config = base_model, {}
+
+            def get_base_model(self):
+                return self.base_model
+
+            def forward(self, *arguments, **options):
+                return self.base_model.forward(*arguments, **options)
+
+        compiled = torch.compile(self.model, backend="eager")
+        adapted = peft.get_peft_model(copy.deepcopy(self.model), peft.LoraConfig(task_type="CAUSAL_LM"))
+        for model in (compiled, adapted, Past(self.model)):
+            with self.subTest(type(model).__name__), kvloupe.sparse(model, SOME, chunk_size=CHUNK, tokenizer=load_tokenizer("qwen3")), torch.no_grad():
+                torch.testing.assert_close(model(self.ids).logits, want, atol=1e-4, rtol=0)
+
+    def test_gradients(self):
+        model, grads = copy.deepcopy(self.model), []
+        for cut in (False, True):
+            model.zero_grad()
+            with kvloupe.sparse(model, ALL, chunk_size=CHUNK, tokenizer=load_tokenizer("qwen3")) if cut else contextlib.nullcontext():
+                model(self.ids).logits.square().mean().backward()
+            grads.append(model.get_input_embeddings().weight.grad.clone())
+        torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
 
 
 if __name__ == "__main__":
