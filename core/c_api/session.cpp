@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -139,15 +139,16 @@ void clear(Rows& rows) {
 }
 
 // The room is taken first, so that a failure leaves no half of it.
-void assign(Rows& rows, const auto& all) {
+void assign(Rows& rows, const auto& all, const auto& positions_of) {
   clear(rows);
   std::size_t count = 0;
-  for (const std::vector<std::int32_t>& row : all) count += row.size();
+  for (const auto& row : all) count += std::invoke(positions_of, row).size();
   rows.positions.reserve(count);
-  rows.offsets.reserve(static_cast<std::size_t>(std::ranges::size(all)) + 1);
+  rows.offsets.reserve(all.size() + 1);
   rows.offsets.push_back(0);
-  for (const std::vector<std::int32_t>& row : all) {
-    rows.positions.insert(rows.positions.end(), row.begin(), row.end());
+  for (const auto& row : all) {
+    const std::vector<std::int32_t>& positions = std::invoke(positions_of, row);
+    rows.positions.insert(rows.positions.end(), positions.begin(), positions.end());
     rows.offsets.push_back(std::ssize(rows.positions));
   }
 }
@@ -259,7 +260,7 @@ void Session::select(const kvloupe_chunk& chunk) {
   order_.note(chunk.layer, here);
   dense_reason_ = selection.dense_reason;
   blocks_ = std::move(selection.blocks);
-  assign(rows_, selection.rows | std::views::transform(&trace::SelectedRow::positions));
+  assign(rows_, selection.rows, &trace::SelectedRow::positions);
   broken_ = false;
 }
 
@@ -338,7 +339,7 @@ void Session::show_alive(int layer) {
   if (order_.begins(layer))
     throw usage_error(fmt::format("nothing is alive in layer {}", layer), "it has taken no chunk",
                       "give it one first");
-  assign(rows_, selector_->alive(layer));
+  assign(rows_, selector_->alive(layer), std::identity());
   dense_reason_.reset();
 }
 
