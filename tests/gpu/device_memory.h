@@ -89,7 +89,7 @@ template <typename T>
 class DeviceNumbers {
  public:
   explicit DeviceNumbers(std::size_t count) : numbers_(count) {
-    std::memset(static_cast<void*>(numbers_.data()), 0xFF, count * sizeof(T));
+    if (count > 0) std::memset(static_cast<void*>(numbers_.data()), 0xFF, count * sizeof(T));
   }
   explicit DeviceNumbers(std::vector<T> host) : numbers_(std::move(host)) {}
   T* data() const { return const_cast<T*>(numbers_.data()); }
