@@ -37,7 +37,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // Returns when `work`, which must not throw, is done. One caller at a time. `spins`: for a while caller and worker wait for each
-  // other without sleeping, which takes a core of its own. To be woken takes 50 microseconds, and a small selection is not much longer.
+  // other without sleeping, which takes a core of its own. To wake a thread takes time that a small selection feels.
   void run(const std::function<void()>& work, bool spins = false) {
     work_ = &work;
     spins_ = spins;

@@ -3,7 +3,8 @@
     python -m tests.bench_selector        in capture/python; --help lists the sizes
 
 Both select of the same random arrays, on one thread, once what the chunk's choice rests on has been selected before it. The program's time is
-`select` of `kvloupe latency`. The arrays lie as a model has them: queries of a chunk for themselves, rows at multiples of 64 bytes.
+`select` of `kvloupe latency`. Each number is a median of 20, in the quietest of the rounds. The arrays lie as a model has them: queries of
+a chunk for themselves, the first number at a multiple of 64 bytes. Values are given to methods that read them alone.
 """
 import argparse
 import json
