@@ -77,10 +77,23 @@ class WindowCapture : public test::WindowTest {
     window().run().program = program;
     window().estimator().program = program;
   }
-  static bool until(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60 * test::kSlowness);
+  static bool until(const std::function<bool()>& condition, int seconds = 60) {
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::seconds(seconds * test::kSlowness);
     while (!condition() && std::chrono::steady_clock::now() < end) frames(1);
     return condition();
+  }
+  // Held before its end, which may come before a busy machine has opened the file. Held in the
+  // middle of a write it leaves a file that no reader opens, so that it goes on for a moment.
+  static bool has_trace_of(const Pausable& program) {
+    const auto has_trace = [] { return workspace().has_trace(); };
+    for (int tries = 0; tries < 15; ++tries) {
+      program.pause();
+      if (until(has_trace, 4)) return true;
+      program.go_on();
+      frames(2);
+    }
+    return false;
   }
   std::string output() const { return (*folder_ / "own.h5").string(); }
 
@@ -254,9 +267,7 @@ TEST_F(WindowCapture, TheTraceGrows) {
   window().run().program = program.path();
   start();
   ASSERT_TRUE(until([] { return window().run().chunks() > 0; })) << window().run().message();
-  // A capture may be done before a busy machine has opened the file.
-  program.pause();
-  ASSERT_TRUE(until([] { return workspace().has_trace(); })) << window().run().message();
+  ASSERT_TRUE(has_trace_of(program)) << window().run().message();
   EXPECT_THAT(workspace().traces.ready()->path, EndsWith("own.h5.part"));
   EXPECT_FALSE(window().is_open()) << "the trace is to be seen";
   const std::size_t first = place().info().chunks.size();
@@ -283,8 +294,7 @@ TEST_F(WindowCapture, ATraceWhoseTabWasClosedIsAmongTheRecentOnes) {
   window().run().program = program.path();
   window().start();
   ASSERT_TRUE(until([] { return window().run().chunks() > 0; })) << window().run().message();
-  program.pause();
-  ASSERT_TRUE(until([] { return workspace().has_trace(); })) << window().run().message();
+  ASSERT_TRUE(has_trace_of(program)) << window().run().message();
   close_all();
   program.go_on();
   ASSERT_TRUE(until([] { return !window().running(); }));

@@ -97,8 +97,7 @@ def run_merge(options):
 
 
 def run_import(options):
-    from .interrupts import end_at_signals
-    from .own_file import die_with_parent
+    from .interrupts import die_with_parent, end_at_signals
     arguments.check_import(options)
     end_at_signals()
     die_with_parent()
@@ -126,7 +125,8 @@ def told_saved(run, trace):
 
 def run_select(options):
     from . import sidecar
-    from .own_file import end_with_parent, select_apart
+    from .interrupts import end_with_parent
+    from .own_file import select_apart
     from .reader import open_trace
     name = options.name or options.function.rpartition(":")[2]
     own_method.check_name(name)

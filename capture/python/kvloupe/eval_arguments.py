@@ -104,7 +104,7 @@ def run_eval(options):
 
 def run_record(options):
     if options.end_with_parent:
-        from .own_file import end_with_parent
+        from .interrupts import end_with_parent
         end_with_parent()
     _prepare(options.download)
     print("loading lm-evaluation-harness", file=sys.stderr)

@@ -1,8 +1,18 @@
 """A command that is told to end leaves nothing half written."""
 import contextlib
+import ctypes
 import os
 import signal
+import sys
 import threading
+import time
+
+MOST_SECONDS_TO_END = 10
+# prctl(2)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+# After an interrupt that was lost.
+PAUSE = 0.02
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _begun = set()
 
@@ -27,7 +37,7 @@ def end_at_signals():
                 pass  # it has its name already
         os._exit(130)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, end)
 
 
@@ -39,3 +49,48 @@ def end_with_input():
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def end_with_parent():
+    """As Ctrl+C, when the program that started this process ends or a terminal closes. What more is told in the seconds after that is the
+    same wish, and would cut short what cleans up."""
+    told = -MOST_SECONDS_TO_END
+
+    def interrupt(*_):
+        nonlocal told
+        if time.monotonic() - told >= MOST_SECONDS_TO_END:
+            told = time.monotonic()
+            raise KeyboardInterrupt
+
+    for number in SIGNALS:
+        signal.signal(number, interrupt)
+    _raise_again_what_is_lost()
+    die_with_parent()
+
+
+def _raise_again_what_is_lost():
+    """Python drops an exception in a callback, such as that of a weak reference. It must not come back within the hook, which is one, too."""
+    def again(*_):
+        raise KeyboardInterrupt
+
+    def hook(lost, before=sys.unraisablehook):
+        if lost.exc_type is KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, PAUSE)
+        else:
+            before(lost)
+
+    signal.signal(signal.SIGALRM, again)
+    sys.unraisablehook = hook
+
+
+def die_with_parent(number=signal.SIGTERM):
+    """That signal comes when the program that started this process ends."""
+    prctl(PR_SET_PDEATHSIG, number)
+
+
+def prctl(option, value):
+    """Linux has it; elsewhere nothing is lost but this guard."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(option, int(value), 0, 0, 0)
+    except (OSError, AttributeError):
+        pass

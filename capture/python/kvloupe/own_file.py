@@ -1,5 +1,4 @@
 """Methods in a file of Python, and one of them run on a trace in a process of its own."""
-import ctypes
 import importlib.util
 import inspect
 import os
@@ -13,14 +12,12 @@ import numpy as np
 
 from . import own_method, plugin
 from .errors import MOST_TOLD, KvloupeError, one_line
+from .interrupts import MOST_SECONDS_TO_END, PR_SET_CHILD_SUBREAPER, die_with_parent, prctl
 from .reader import Trace
 
 # Between two looks at whether the process has ended.
 PAUSE = 0.02
-MOST_SECONDS_TO_END = 10
 MODULE = "kvloupe_own_method"
-# prctl(2)
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def methods_from(path):
@@ -93,7 +90,7 @@ def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memo
 def _run_apart(work, seconds, bytes_of_memory):
     sys.stdout.flush()
     sys.stderr.flush()
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the method starts and leaves behind becomes a child of this process
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the method starts and leaves behind becomes a child of this process
     from_child, to_parent = os.pipe()
     child = os.fork()
     if child == 0:
@@ -119,7 +116,7 @@ def _work_and_exit(work, to_parent, bytes_of_memory):
     code = 1
     try:
         os.setpgid(0, 0)  # what it starts is ended with it
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent(signal.SIGKILL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_AS, (bytes_of_memory, bytes_of_memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -194,32 +191,3 @@ def _children():
             except OSError:
                 pass
     return found
-
-
-def end_with_parent():
-    """As Ctrl+C, when the program that started this process ends or a terminal closes. What more is told in the seconds after that is the
-    same wish, and would cut short what cleans up."""
-    told = -MOST_SECONDS_TO_END
-
-    def interrupt(*_):
-        nonlocal told
-        if time.monotonic() - told >= MOST_SECONDS_TO_END:
-            told = time.monotonic()
-            raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
-    die_with_parent()
-
-
-def die_with_parent():
-    """SIGTERM comes when the program that started this process ends."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _prctl(option, value):
-    """Linux has it; elsewhere nothing is lost but this guard."""
-    try:
-        ctypes.CDLL(None, use_errno=True).prctl(option, int(value), 0, 0, 0)
-    except (OSError, AttributeError):
-        pass

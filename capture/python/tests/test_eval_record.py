@@ -212,14 +212,12 @@ class Stopped(unittest.TestCase):
         before, journal = self.path.read_bytes(), self.path.with_name("stopped.h5.journal")
         starts = "import subprocess, sys; started = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL); print(started.pid, flush=True); started.wait()"
         parent = subprocess.Popen([sys.executable, "-c", starts, sys.executable, "-m", "kvloupe", "eval", "record", self.path, self.last, "--model", MODEL,
-                                   "--include-path", tasks(COUNT), "--end-with-parent"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+                                   "--include-path", tasks(COUNT), "--end-with-parent"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         child = int(parent.stdout.readline())
-        until = time.monotonic() + 60
-        while not journal.exists() and time.monotonic() < until:  # It has loaded what it needs.
-            time.sleep(0.005)
+        self.assertTrue(any(line.startswith("making the texts") for line in parent.stderr), "it came to nothing")
+        self.assertTrue(journal.exists())
         parent.kill()
-        parent.wait()
-        parent.stdout.close()
+        parent.communicate()
         until = time.monotonic() + 20
         while lives(child) and time.monotonic() < until:
             time.sleep(0.01)
@@ -230,7 +228,7 @@ class Stopped(unittest.TestCase):
     def test_what_more_is_told_does_not_cut_the_cleaning_up_short(self):
         says = """
 import signal, sys, time
-from kvloupe.own_file import end_with_parent
+from kvloupe.interrupts import end_with_parent
 end_with_parent()
 try:
     print("ready", flush=True)
@@ -248,6 +246,26 @@ except KeyboardInterrupt:
             process.send_signal(second)
             self.assertEqual(process.communicate()[0], "clean\n")
             self.assertEqual(process.returncode, 0)
+
+    def test_what_python_drops_is_told_again(self):
+        says = """
+import os, signal, sys, time, weakref
+from kvloupe.interrupts import end_with_parent
+end_with_parent()
+def callback(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(1000):
+        pass
+    print("not interrupted", flush=True)
+held = set()
+other = weakref.ref(held, callback)
+try:
+    del held
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("clean", flush=True)
+"""
+        self.assertEqual(subprocess.run([sys.executable, "-c", says], stdout=subprocess.PIPE, text=True, check=True, timeout=50).stdout, "clean\n")
 
 
 def lives(process):

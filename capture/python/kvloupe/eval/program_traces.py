@@ -6,7 +6,7 @@ import subprocess
 
 from ..errors import KvloupeError
 from ..installed import program
-from ..own_file import die_with_parent
+from ..interrupts import die_with_parent
 from .program_engine import in_parts, of_model
 
 
