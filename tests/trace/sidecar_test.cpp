@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
+#include <string>
 
 namespace kvloupe::trace::testing {
 namespace {
@@ -151,6 +153,22 @@ TEST_F(SidecarTest, ADamagedSidecarDoesNotTakeTheTraceAlong) {
   EXPECT_THROW(append_sidecar_run(path_, made_run("a"), {0}, {made_layer(reference_, 0, false)}),
                Error);
   EXPECT_EQ(fs::file_size(sidecar_), 7u);  // not overwritten
+}
+
+// What cannot be looked up is not taken for what is not there.
+TEST_F(SidecarTest, ADamagedSidecarHasNotSimplyNoRuns) {
+  append_sidecar_run(path_, made_run("quoka:budget=1024"), {0}, {made_layer(reference_, 0, false)});
+  std::fstream file(sidecar_, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const std::size_t links = bytes.find("TREE");  // of the root group, the first one
+  ASSERT_NE(links, std::string::npos);
+  file.seekp(static_cast<std::streamoff>(links)).write("XXXX", 4);
+  file.close();
+  const TraceReader reader(path_);
+  EXPECT_TRUE(reader.info().runs.empty() || !reader.info().runs.back().from_sidecar);
+  ASSERT_EQ(reader.info().warnings.size(), 1u);
+  EXPECT_NE(reader.info().warnings[0].find("is left out: cannot look up /runs"), std::string::npos)
+      << reader.info().warnings[0];
 }
 
 TEST_F(SidecarTest, CellsOfOtherChunksAreRefused) {

@@ -19,10 +19,14 @@ constexpr std::uint64_t kMaxStorageChunkBytes = 256ull << 20;
 // deflate packs at most 1032 : 1.
 constexpr std::uint64_t kMaxUnpackRatio = 1100;
 
+// A link that cannot be looked up is damage, not absence.
 bool is_hard_link(hid_t at, const std::string& path) {
-  if (H5Lexists(at, path.c_str(), H5P_DEFAULT) <= 0) return false;
+  const htri_t there = H5Lexists(at, path.c_str(), H5P_DEFAULT);
+  checked_status(there, "look up " + path);
+  if (there == 0) return false;
   H5L_info_t info;
-  return H5Lget_info(at, path.c_str(), &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
+  checked_status(H5Lget_info(at, path.c_str(), &info, H5P_DEFAULT), "look up " + path);
+  return info.type == H5L_TYPE_HARD;
 }
 
 std::string attribute_name(hid_t object, const std::string& name) {
@@ -30,7 +34,9 @@ std::string attribute_name(hid_t object, const std::string& name) {
 }
 
 std::optional<Handle> open_attribute(hid_t object, const std::string& name) {
-  if (H5Aexists(object, name.c_str()) <= 0) return std::nullopt;
+  const htri_t there = H5Aexists(object, name.c_str());
+  checked_status(there, "look up " + attribute_name(object, name));
+  if (there == 0) return std::nullopt;
   return checked(H5Aopen(object, name.c_str(), H5P_DEFAULT),
                  "open " + attribute_name(object, name));
 }
