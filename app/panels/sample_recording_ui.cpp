@@ -6,6 +6,8 @@
 #include "core/base/units.h"
 
 #include <fmt/format.h>
+#include <imgui.h>
+#include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,6 +40,24 @@ void problem_ui(DrawContext& context, const std::string& said) {
   }
 }
 
+// What the sample's text and answer are made from, if that does not lie where it is looked for.
+void recorded_from_ui(state::RecordedFrom& from, bool has_failed) {
+  if (has_failed) ImGui::SetNextItemOpen(true, ImGuiCond_Once);
+  if (!ImGui::TreeNode("Where its model and tasks are")) return;
+  const struct {
+    const char *label, *hint;
+    std::string* value;
+  } fields[] = {{"model", "a file, a folder, or a name; empty: by its name", &from.model},
+                {"own tasks", "the folder of their .yaml files", &from.tasks},
+                {"data", "a folder; empty: ~/.local/share/kvloupe/eval", &from.data},
+                {"device", "cpu, or cuda:0", &from.device}};
+  for (const auto& field : fields) {
+    ImGui::SetNextItemWidth(widgets::em(24));
+    ImGui::InputTextWithHint(field.label, field.hint, field.value);
+  }
+  ImGui::TreePop();
+}
+
 // What has grown since it was opened moves up, rather than out of the window.
 void keep_popup_inside() {
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
@@ -60,11 +80,12 @@ void record_now_ui(DrawContext& context, const ReadResults& results, const Resul
   const std::string problem = open.recording.problem_of(results.file.path, sample.id);
   for (const std::string& said : {open.recording.obstacle(), problem})
     if (!said.empty()) problem_ui(context, said);
+  recorded_from_ui(open.sight.recorded_from, !problem.empty());
 }
 
 void by_command_ui(DrawContext& context, const ReadResults& results, const ResultSample& sample) {
   state::OpenResults& open = context.workspace.results;
-  const std::string command = state::record_command(results, sample);
+  const std::string command = state::record_command(results, sample, open.sight.recorded_from);
   widgets::text_wrapped(context.palette.muted, "The same in a terminal:");
   widgets::text_wrapped(context.palette.accent, printable(command));
   if (ImGui::Button("Copy the command")) ImGui::SetClipboardText(command.c_str());

@@ -122,7 +122,7 @@ void OpenResults::close() {
 void OpenResults::record(const std::string& id) {
   if (!ready_) return;
   try {
-    recording.start(ready_->file.path, id);
+    recording.start(ready_->file.path, id, sight.recorded_from);
   } catch (const Error& error) {
     if (on_message) on_message(error.what(), true);
   }

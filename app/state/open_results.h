@@ -44,6 +44,7 @@ struct ResultsSight {
   bool lists_finding = true;  // nothing was clicked yet: those that the finding is about are listed
   std::vector<std::int32_t> of_listed;  // their indices
   std::string following;  // the trace that is to go to the head which lost the answer; empty: none
+  RecordedFrom recorded_from;
 };
 
 class OpenResults {

@@ -12,13 +12,22 @@
 
 namespace kvloupe::state {
 
-std::vector<std::string> record_arguments(const std::string& results, const std::string& id) {
-  return {"eval", "record", results, id};
+std::vector<std::string> record_arguments(const std::string& results, const std::string& id,
+                                          const RecordedFrom& from) {
+  std::vector<std::string> arguments{"eval", "record", results, id};
+  const std::pair<const char*, const std::string*> given[] = {{"--model", &from.model},
+                                                              {"--include-path", &from.tasks},
+                                                              {"--data", &from.data},
+                                                              {"--device", &from.device}};
+  for (const auto& [option, value] : given)
+    if (!value->empty()) arguments.push_back(fmt::format("{}={}", option, *value));
+  return arguments;
 }
 
-void SampleRecording::start(const std::string& results, const std::string& id) {
+void SampleRecording::start(const std::string& results, const std::string& id,
+                            const RecordedFrom& from) {
   if (running()) return;
-  std::vector<std::string> arguments = record_arguments(results, id);
+  std::vector<std::string> arguments = record_arguments(results, id, from);
   arguments.emplace_back("--end-with-parent");  // whatever ends the window
   results_ = results;
   id_ = id;

@@ -11,13 +11,19 @@
 
 namespace kvloupe::state {
 
+// Where what it needs lies; empty: where the package looks for it.
+struct RecordedFrom {
+  std::string model, tasks, data;
+  std::string device;  // that it runs on; empty: the CPU
+};
 // What that is told, after `python -m kvloupe`.
-std::vector<std::string> record_arguments(const std::string& results, const std::string& id);
+std::vector<std::string> record_arguments(const std::string& results, const std::string& id,
+                                          const RecordedFrom& from);
 
 class SampleRecording {
  public:
   // Nothing happens while another one runs. Throws Error when Python cannot be started.
-  void start(const std::string& results, const std::string& id);
+  void start(const std::string& results, const std::string& id, const RecordedFrom& from = {});
   void cancel();  // it ends in order: nothing of the trace stays
 
   struct Outcome {

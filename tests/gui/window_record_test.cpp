@@ -339,6 +339,28 @@ TEST_F(WindowRecord, TheResultsWereGoneBefore) {
   EXPECT_NE(results().ready(), nullptr);
 }
 
+TEST_F(WindowRecord, AModelThatIsNotListedIsNamed) {
+  const std::string home = std::getenv("HF_HOME");
+  ::setenv("HF_HOME", (*folder_ / "elsewhere").c_str(), 1);
+  in_popup(press_record);
+  ASSERT_TRUE(ends());
+  EXPECT_THAT(said(), ElementsAre(HasSubstr("name its file or folder by --model")));
+  const std::string model =
+      home + "/hub/models--tiny--llama/snapshots/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+  std::string copied;
+  in_popup([&](ImGuiTestContext* ctx) {
+    ctx->ItemInputValue("**/model", model.c_str());
+    picture(ctx, "named.png");
+    ctx->ItemClick("Copy the command");
+    copied = ImGui::GetClipboardText();
+    press_record(ctx);
+  });
+  ASSERT_TRUE(ends());
+  ::setenv("HF_HOME", home.c_str(), 1);
+  EXPECT_THAT(copied, ::testing::EndsWith(" --model=" + model));
+  EXPECT_THAT(said().back(), HasSubstr("is recorded"));
+}
+
 TEST_F(WindowRecord, TheWindowAsksBeforeItIsClosed) {
   record_half();
   explorer().run_command("quit");

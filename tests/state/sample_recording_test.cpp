@@ -89,6 +89,22 @@ class SampleRecordingTest : public ::testing::Test {
   SampleRecording recording_;
 };
 
+TEST_F(SampleRecordingTest, WhatItNeedsMayLieElsewhere) {
+  use("exit 0");
+  recording_.start("/r/results.h5", "abc", {"m.gguf", "/own tasks", "", "cuda:0"});
+  outcome();
+  EXPECT_EQ(told(),
+            "-m kvloupe eval record /r/results.h5 abc --model=m.gguf --include-path=/own tasks "
+            "--device=cuda:0 --end-with-parent");
+  ReadResults results;
+  results.file.path = "/r/results.h5";
+  trace::ResultSample sample;
+  sample.id = "abc";
+  EXPECT_EQ(
+      record_command(results, sample, {"", "/own tasks", "/d", ""}),
+      "python -m kvloupe eval record /r/results.h5 abc '--include-path=/own tasks' --data=/d");
+}
+
 TEST_F(SampleRecordingTest, TellsItsTrace) {
   use(kWaits);
   recording_.start("/r/results.h5", "abc");

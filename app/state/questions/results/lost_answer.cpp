@@ -26,9 +26,10 @@ std::string trace_of(const ReadResults& results, const trace::ResultSample& samp
   return (std::filesystem::path(results.file.path).parent_path() / relative).string();
 }
 
-std::string record_command(const ReadResults& results, const trace::ResultSample& sample) {
+std::string record_command(const ReadResults& results, const trace::ResultSample& sample,
+                           const RecordedFrom& from) {
   std::string line = "python -m kvloupe";
-  for (const std::string& word : record_arguments(results.file.path, sample.id))
+  for (const std::string& word : record_arguments(results.file.path, sample.id, from))
     line += " " + shell_word(word);
   return line;
 }

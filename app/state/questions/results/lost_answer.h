@@ -12,7 +12,8 @@ class Workspace;
 // The file of the sample's trace; empty: it has none, or one that does not lie with the results.
 std::string trace_of(const ReadResults& results, const trace::ResultSample& sample);
 // The line for a terminal that records one.
-std::string record_command(const ReadResults& results, const trace::ResultSample& sample);
+std::string record_command(const ReadResults& results, const trace::ResultSample& sample,
+                           const RecordedFrom& from = {});
 // A method that answered what this one did not: of the same text that with the highest score above the sample's, of those
 // the one with its budget, else with the least that is known; dense, which keeps all, is none. Empty: no method did better.
 std::string method_that_answered(const ReadResults& results, const trace::ResultSample& sample);
