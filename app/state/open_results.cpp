@@ -3,6 +3,7 @@
 #include "app/state/method_groups.h"
 #include "core/analysis/eval_scores.h"
 #include "core/base/error.h"
+#include "core/base/held_bytes.h"
 #include "core/base/printable.h"
 
 #include <fmt/format.h>
@@ -36,6 +37,32 @@ std::string canonical(const std::string& method) {
   } catch (const Error&) {
     return method;
   }
+}
+
+std::uint64_t bytes_of(const trace::Results& results) {
+  std::uint64_t sum = held_bytes(results.samples);
+  for (const trace::ResultSample& sample : results.samples)
+    for (const std::string* text :
+         {&sample.task, &sample.method, &sample.id, &sample.sample, &sample.answer,
+          &sample.expected, &sample.refused, &sample.trace})
+      sum += held_bytes(*text);
+  return sum;
+}
+
+// Charged for as long as somebody holds them.
+ResultsPtr results_within(const MemoryAccountPtr& memory, const std::string& path, int id) {
+  struct Charged {
+    ReadResults results;
+    MemoryCharge load;
+  };
+  std::error_code unknown;  // the reader says it
+  const std::uint64_t least = std::filesystem::file_size(path, unknown);
+  if (!unknown && least > memory->room()) refuse_load(*memory, path, least);
+  const auto charged = std::make_shared<Charged>();
+  charged->results = results_of_file(path);
+  charged->results.id = id;
+  charged->load = charge_load(memory, path, bytes_of(charged->results.file));
+  return {charged, &charged->results};
 }
 
 bool same_samples(const ReadResults& one, const ReadResults& other) {
@@ -81,10 +108,8 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
   answers_.jobs().submit<ReadResults>(
       Lane::TraceIo, kTag,
       fmt::format("Reading {}", printable(std::filesystem::path(absolute).filename().string())),
-      [absolute, id = next_id_++](const WorkContext&) {
-        auto results = std::make_shared<ReadResults>(results_of_file(absolute));
-        results->id = id;
-        return std::shared_ptr<const ReadResults>(std::move(results));
+      [absolute, id = next_id_++, memory = memory_](const WorkContext&) {
+        return results_within(memory, absolute, id);
       },
       [this, first_sight = is_new ? first_sight : FirstSight()](ResultsPtr results) {
         if (ready_) answers_.forget(ready_->key());

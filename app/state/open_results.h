@@ -3,6 +3,7 @@
 
 #include "app/state/answers.h"
 #include "app/state/sample_recording.h"
+#include "core/base/memory_account.h"
 #include "core/trace/results/results_file.h"
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::state {
@@ -49,7 +51,8 @@ struct ResultsSight {
 
 class OpenResults {
  public:
-  explicit OpenResults(Answers& answers) : answers_(answers) {}
+  OpenResults(Answers& answers, MemoryAccountPtr memory)
+      : answers_(answers), memory_(std::move(memory)) {}
 
   // `first_sight`: what is shown of a file that was not open before. One that is read again keeps what is shown.
   using FirstSight = std::function<ResultsSight(const ReadResults&)>;
@@ -80,6 +83,7 @@ class OpenResults {
 
  private:
   Answers& answers_;
+  const MemoryAccountPtr memory_;
   ResultState state_ = ResultState::Empty;
   std::string path_, error_;
   ResultsPtr ready_;

@@ -11,7 +11,7 @@ Workspace::Workspace(MemoryAccountPtr account, Traces::Opener opener)
     : memory(std::move(account)),
       answers(memory),
       traces(answers, memory, std::move(opener)),
-      results(answers),
+      results(answers, memory),
       cursor(traces) {
   traces.on_results = [this](const std::string& path) {
     results.open(path, scores_across_more_than_one);

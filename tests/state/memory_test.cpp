@@ -3,8 +3,10 @@
 #include "app/state/view_list.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/gui_trace.h"
+#include "tests/gui/results_steps.h"
 #include "tests/gui/workspace_steps.h"
 
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -83,6 +85,32 @@ TEST(Memory, ATraceWhoseLoadAloneIsTooMuchIsRefused) {
   EXPECT_THAT(messages[0], HasSubstr("large.h5 cannot be opened; its load takes "));
   EXPECT_THAT(messages[0], HasSubstr("raise --memory-limit"));
   EXPECT_EQ(workspace.memory->held(), 0U);
+}
+
+// Beside traces, and no longer than they are looked at.
+TEST(Memory, ResultsCountToo) {
+  {
+    state::Workspace workspace(std::make_shared<MemoryAccount>(kLimit));
+    test::open_results(workspace);
+    const auto& samples = workspace.results.ready()->file.samples;
+    EXPECT_GE(workspace.memory->held(MemoryPart::Load),
+              samples.size() * sizeof(trace::ResultSample));
+    workspace.results.close();
+    test::settle(workspace);
+    EXPECT_EQ(workspace.memory->held(), 0U);
+  }
+  // Less than the file, and less than what is read of it.
+  for (const std::uint64_t limit : {std::filesystem::file_size(test::results_file()) / 2,
+                                    std::filesystem::file_size(test::results_file()) + 1}) {
+    state::Workspace workspace(std::make_shared<MemoryAccount>(limit));
+    std::string said;
+    workspace.results.on_message = [&](const std::string& text, bool) { said = text; };
+    test::open_results(workspace);
+    EXPECT_EQ(workspace.results.ready(), nullptr);
+    EXPECT_THAT(said, HasSubstr(" cannot be opened; its load takes "));
+    EXPECT_THAT(said, HasSubstr("raise --memory-limit"));
+    EXPECT_EQ(workspace.memory->held(), 0U);
+  }
 }
 
 // Several open traces share the one limit.
