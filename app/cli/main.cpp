@@ -106,9 +106,10 @@ Command program_command(ProgramArguments& arguments) {
   Command program("kvloupe", kAbout);
   program.option("--threads", &arguments.global.threads, "CPU threads to use (default: all cores)")
       .range(1, std::max(kMostThreads, default_threads()));
-  program.option("--memory-limit", &arguments.memory_limit,
-                 "memory for what is kept of traces: their loads, tensors, answers and textures "
-                 "together, for example 8GB or 512MiB (default 2GiB)");
+  program.option(
+      "--memory-limit", &arguments.memory_limit,
+      "memory for what is kept of traces and results: loads, tensors, answers and textures "
+      "together, for example 8GB or 512MiB (default 2GiB)");
   program.option("--config-dir", &arguments.config_dir,
                  "folder for settings instead of the XDG one");
   program.option("--quiet", &arguments.quiet, "no progress and no messages but errors");

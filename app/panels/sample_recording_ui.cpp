@@ -49,7 +49,7 @@ void recorded_from_ui(state::RecordedFrom& from, bool has_failed) {
     std::string* value;
   } fields[] = {{"model", "a file, a folder, or a name; empty: by its name", &from.model},
                 {"own tasks", "the folder of their .yaml files", &from.tasks},
-                {"data", "a folder; empty: ~/.local/share/kvloupe/eval", &from.data},
+                {"data", "a folder; empty: the usual one", &from.data},
                 {"device", "cpu, or cuda:0", &from.device}};
   for (const auto& field : fields) {
     ImGui::SetNextItemWidth(widgets::em(24));

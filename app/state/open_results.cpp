@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/held_bytes.h"
 #include "core/base/printable.h"
+#include "core/trace/hdf5/load_budget.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,20 +50,20 @@ std::uint64_t bytes_of(const trace::Results& results) {
   return sum;
 }
 
-// Charged for as long as somebody holds them.
-ResultsPtr results_within(const MemoryAccountPtr& memory, const std::string& path, int id) {
-  struct Charged {
-    ReadResults results;
-    MemoryCharge load;
-  };
-  std::error_code unknown;  // the reader says it
-  const std::uint64_t least = std::filesystem::file_size(path, unknown);
-  if (!unknown && least > memory->room()) refuse_load(*memory, path, least);
-  const auto charged = std::make_shared<Charged>();
+struct ChargedResults {
+  ReadResults results;
+  std::shared_ptr<MemoryCharge> load;
+};
+
+std::shared_ptr<const ChargedResults> results_within(const MemoryAccountPtr& memory,
+                                                     const std::string& path, int id) {
+  const trace::LoadBudget budget(path, *memory);
+  auto charged = std::make_shared<ChargedResults>();
   charged->results = results_of_file(path);
   charged->results.id = id;
-  charged->load = charge_load(memory, path, bytes_of(charged->results.file));
-  return {charged, &charged->results};
+  charged->load =
+      std::make_shared<MemoryCharge>(charge_load(memory, path, bytes_of(charged->results.file)));
+  return charged;
 }
 
 bool same_samples(const ReadResults& one, const ReadResults& other) {
@@ -105,13 +106,17 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
   path_ = absolute;
   state_ = ResultState::Loading;
   error_.clear();
-  answers_.jobs().submit<ReadResults>(
+  // What is read again takes the room of what is there.
+  if (!is_new && load_) load_->resize(0);
+  answers_.jobs().submit<ChargedResults>(
       Lane::TraceIo, kTag,
       fmt::format("Reading {}", printable(std::filesystem::path(absolute).filename().string())),
       [absolute, id = next_id_++, memory = memory_](const WorkContext&) {
         return results_within(memory, absolute, id);
       },
-      [this, first_sight = is_new ? first_sight : FirstSight()](ResultsPtr results) {
+      [this, first_sight = is_new ? first_sight : FirstSight()](
+          const std::shared_ptr<const ChargedResults>& charged) {
+        ResultsPtr results(charged, &charged->results);
         if (ready_) answers_.forget(ready_->key());
         if (!ready_ || !same_samples(*ready_, *results)) {  // indices of another file
           sight.lists_finding |= !sight.listed.empty();
@@ -119,6 +124,7 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
           sight.of_listed.clear();
         }
         ready_ = std::move(results);
+        load_ = charged->load;
         state_ = ResultState::Ready;
         if (recording.results() != path_) recording.cancel();
         if (first_sight) sight = first_sight(*ready_);
@@ -126,6 +132,7 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
       [this](const Error& error) {
         error_ = error.what();
         state_ = ready_ ? ResultState::Ready : ResultState::Error;
+        if (load_) load_->resize(bytes_of(ready_->file));
         if (ready_) path_ = ready_->file.path;  // which stays open
         if (on_message) {
           on_message(error_, true);
@@ -139,6 +146,7 @@ void OpenResults::close() {
   recording.cancel();
   if (ready_) answers_.forget(ready_->key());
   ready_.reset();
+  load_.reset();
   path_.clear();
   state_ = ResultState::Empty;
   sight = {};

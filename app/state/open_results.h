@@ -87,6 +87,7 @@ class OpenResults {
   ResultState state_ = ResultState::Empty;
   std::string path_, error_;
   ResultsPtr ready_;
+  std::shared_ptr<MemoryCharge> load_;  // of `ready_`
   int next_id_ = 1;
 };
 

@@ -11,12 +11,12 @@
 
 namespace kvloupe::state {
 
-// Where what it needs lies; empty: where the package looks for it.
+// Where the model, the task files and the data lie; empty: where the package looks for them.
 struct RecordedFrom {
   std::string model, tasks, data;
   std::string device;  // that it runs on; empty: the CPU
 };
-// What that is told, after `python -m kvloupe`.
+// The arguments of `eval record`, after `python -m kvloupe`.
 std::vector<std::string> record_arguments(const std::string& results, const std::string& id,
                                           const RecordedFrom& from);
 

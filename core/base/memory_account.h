@@ -1,4 +1,4 @@
-// One bound (--memory-limit) for all that is kept of traces: what their loads hold, tensors, answers
+// One bound (--memory-limit) for what is kept of traces and results: what their loads hold, tensors, answers
 // and textures together. Who keeps something charges it before, and a charge makes room: the caches
 // give up what was used longest ago, whichever of them has it. What cannot go - a load, a texture,
 // what is in use or on screen - leaves the caches less.
@@ -82,7 +82,7 @@ class MemoryCharge {
   std::uint64_t bytes_ = 0;
 };
 
-// Throws Error{Input}: `what`, a trace, holds more than there is room for.
+// Throws Error{Input}: `what`, a file, holds more than there is room for.
 [[noreturn]] void refuse_load(const MemoryAccount& account, const std::string& what,
                               std::uint64_t bytes);
 MemoryCharge charge_load(const MemoryAccountPtr& account, const std::string& what,

@@ -87,13 +87,13 @@ class WindowCapture : public test::WindowTest {
   // middle of a write it leaves a file that no reader opens, so that it goes on for a moment.
   static bool has_trace_of(const Pausable& program) {
     const auto has_trace = [] { return workspace().has_trace(); };
-    for (int tries = 0; tries < 15; ++tries) {
+    for (int tries = 0; tries < 6; ++tries) {
       program.pause();
-      if (until(has_trace, 4)) return true;
+      if (until(has_trace, 10)) return true;
       program.go_on();
       frames(2);
     }
-    return false;
+    return has_trace();
   }
   std::string output() const { return (*folder_ / "own.h5").string(); }
 

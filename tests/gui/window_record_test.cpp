@@ -103,6 +103,7 @@ class WindowRecord : public test::WindowTest {
     if (made_ == kSkipped) GTEST_SKIP() << told_;
     ASSERT_EQ(made_, 0);
     ::setenv("KVLOUPE_PROGRAM", KVLOUPE_PROGRAM, 1);
+    home_ = std::getenv("HF_HOME");
     close_all();
     path_ = copy_of_results();
     open_results(path_);
@@ -112,6 +113,7 @@ class WindowRecord : public test::WindowTest {
   void TearDown() override {
     WindowTest::TearDown();
     if (made_ != 0) return;
+    ::setenv("HF_HOME", home_.c_str(), 1);
     explorer().run_command("results.close");
     EXPECT_TRUE(ends());
     EXPECT_THAT(descendants(), IsEmpty());
@@ -213,7 +215,7 @@ exec '{1}' "$@"
   static std::string told_;
   static int made_;
   fs::path path_;
-  std::string before_;
+  std::string before_, home_;
   std::size_t said_ = 0;
 };
 
@@ -340,7 +342,7 @@ TEST_F(WindowRecord, TheResultsWereGoneBefore) {
 }
 
 TEST_F(WindowRecord, AModelThatIsNotListedIsNamed) {
-  const std::string home = std::getenv("HF_HOME");
+  const std::string home = home_;
   ::setenv("HF_HOME", (*folder_ / "elsewhere").c_str(), 1);
   in_popup(press_record);
   ASSERT_TRUE(ends());
@@ -356,7 +358,6 @@ TEST_F(WindowRecord, AModelThatIsNotListedIsNamed) {
     press_record(ctx);
   });
   ASSERT_TRUE(ends());
-  ::setenv("HF_HOME", home.c_str(), 1);
   EXPECT_THAT(copied, ::testing::EndsWith(" --model=" + model));
   EXPECT_THAT(said().back(), HasSubstr("is recorded"));
 }

@@ -26,6 +26,8 @@ void GrowingTrace::begin(const std::string& output, const std::string& span) {
 }
 
 void GrowingTrace::tick(double now) {
+  if (const state::TraceTab* tab = workspace_.traces.find(part_); tab != nullptr)
+    opened_ |= tab->state == state::ResultState::Ready;
   // Not while the views still compute what the last reading brought.
   if (part_.empty() || now < next_ || workspace_.answers.busy()) return;
   next_ = now + kBetweenReadings;
@@ -60,13 +62,14 @@ void GrowingTrace::watch_span() {
 }
 
 void GrowingTrace::found(int chunks) {
-  if (chunks <= chunks_) return;
-  chunks_ = chunks;
+  if (chunks <= (opened_ ? chunks_ : 0)) return;
   if (opened_)
     workspace_.traces.grown(part_, part_);
+  else if (workspace_.traces.find(part_) == nullptr)
+    workspace_.traces.open(part_);  // once more where the last time failed: it was being written
   else
-    workspace_.traces.open(part_);
-  opened_ = true;
+    return;
+  chunks_ = chunks;
 }
 
 void GrowingTrace::end(bool there) {

@@ -21,7 +21,7 @@ class GrowingTrace {
   void end(bool there);
 
   const std::string& output() const { return output_; }  // under its own name
-  // The trace's tab was opened.
+  // The trace was shown.
   bool opened() const { return opened_; }
   // The path is the one that it grows under.
   bool is_part(const std::string& path) const { return !part_.empty() && path == part_; }

@@ -1,4 +1,4 @@
-// What is kept in memory of the open traces, by part, against --memory-limit.
+// What is kept in memory of open traces and results, by part, against --memory-limit.
 #pragma once
 
 #include "app/widgets/palette.h"

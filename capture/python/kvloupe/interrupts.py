@@ -10,9 +10,9 @@ import time
 MOST_SECONDS_TO_END = 10
 # prctl(2)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-# After an interrupt that was lost.
+# Seconds from an interrupt that was lost until it is raised again.
 PAUSE = 0.02
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Not every system has all.
 
 _begun = set()
 
@@ -69,9 +69,13 @@ def end_with_parent():
 
 
 def _raise_again_what_is_lost():
-    """Python drops an exception in a callback, such as that of a weak reference. It must not come back within the hook, which is one, too."""
-    def again(*_):
-        raise KeyboardInterrupt
+    """Python drops an exception in a callback, such as that of a weak reference. The hook is such a callback itself: what it raised would be
+    dropped again. So a timer raises it a moment later."""
+    def again(_, frame):
+        if frame is not None and frame.f_code is hook.__code__:
+            signal.setitimer(signal.ITIMER_REAL, PAUSE)
+        else:
+            raise KeyboardInterrupt
 
     def hook(lost, before=sys.unraisablehook):
         if lost.exc_type is KeyboardInterrupt:

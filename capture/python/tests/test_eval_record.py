@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 import unittest
@@ -213,15 +214,20 @@ class Stopped(unittest.TestCase):
         starts = "import subprocess, sys; started = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL); print(started.pid, flush=True); started.wait()"
         parent = subprocess.Popen([sys.executable, "-c", starts, sys.executable, "-m", "kvloupe", "eval", "record", self.path, self.last, "--model", MODEL,
                                    "--include-path", tasks(COUNT), "--end-with-parent"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(parent.kill)
         child = int(parent.stdout.readline())
+        late = threading.Timer(120, os.kill, (child, signal.SIGKILL))
+        late.start()
+        self.addCleanup(late.cancel)
         self.assertTrue(any(line.startswith("making the texts") for line in parent.stderr), "it came to nothing")
         self.assertTrue(journal.exists())
         parent.kill()
-        parent.communicate()
+        parent.wait()
         until = time.monotonic() + 20
         while lives(child) and time.monotonic() < until:
             time.sleep(0.01)
         self.assertFalse(lives(child))
+        parent.communicate()
         self.assertTrue(self.path.read_bytes() == before, "it went on to its end")
         self.assertFalse(journal.exists())
 

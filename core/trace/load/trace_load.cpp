@@ -132,10 +132,12 @@ SoftmaxForm load_softmax(hid_t file, int layer, const ModelInfo& model) {
 
 void load_layers(hid_t file, LoadedTrace& trace) {
   auto& info = trace.info;
-  if (!h5::has_object(file, "/layers")) {
-    info.warnings.emplace_back("the group /layers is missing");
-    return;
-  }
+  bool is_there = false;
+  tolerate(info.warnings, [&] {
+    is_there = h5::has_object(file, "/layers");
+    if (!is_there) throw h5::Defect("the group /layers is missing");
+  });
+  if (!is_there) return;
   const h5::Handle group = h5::open_group(file, "/layers");
   for (const int layer : h5::numbered_members(group.get())) {
     if (layer >= info.model.num_layers) {
@@ -288,10 +290,10 @@ LoadedTrace load_trace(hid_t file, const std::string& path) {
   load_dtype(trace);
   tolerate(info.warnings, [&] { load_mass_offsets(file, trace); });
   load_values(file, trace);
-  load_probe(file, trace);
+  tolerate(info.warnings, [&] { load_probe(file, trace); });
   load_next_tokens(file, trace);
   tolerate(info.warnings, [&] { info.speed = load_speed(file); });
-  load_runs(file, info.model, 0, false, info.runs, info.warnings);
+  tolerate(info.warnings, [&] { load_runs(file, info.model, 0, false, info.runs, info.warnings); });
   return trace;
 }
 
