@@ -27,6 +27,12 @@
 #   path of this checkout on the command line keeps the compiler cache from serving another one.
 #   It runs in a folder of its own that it may write to.
 
+# By how much what is sanitized is slower, about (tests/gui/slowness.h).
+set(KVLOUPE_SLOWNESS 1)
+if(KVLOUPE_SANITIZE)
+  set(KVLOUPE_SLOWNESS 10)
+endif()
+
 # The module whose precompiled header the others reuse. GCC accepts it where the code generation flags are equal and
 # definitions that differ are not used in Torch's headers.
 function(kvloupe_torch_pch target)
@@ -159,9 +165,7 @@ function(kvloupe_register_test)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  if(KVLOUPE_SANITIZE)
-    math(EXPR arg_TIMEOUT "10 * ${arg_TIMEOUT}")
-  endif()
+  math(EXPR arg_TIMEOUT "${KVLOUPE_SLOWNESS} * ${arg_TIMEOUT}")
   list(GET arg_COMMAND 0 program)
   if(TARGET ${program})
     list(POP_FRONT arg_COMMAND)

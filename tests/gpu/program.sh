@@ -19,7 +19,7 @@ status=0
 
 # within SECONDS COMMAND...: no longer than the deadline, ended by SIGINT, on which a bench gives the rows that it has.
 within() {
-  local left=$((deadline - SECONDS)) seconds="$1"
+  local left=$((deadline - SECONDS)) seconds=$(($1 * ${SLOWNESS:-1}))
   shift
   ((left < seconds)) && seconds=$left
   if ((seconds < 5)); then

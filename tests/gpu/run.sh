@@ -4,7 +4,8 @@
 #                       program against the CPU on that GPU and measures it. Writes page.md, kernels.json and what each
 #                       step said to $OUT (default: out/gpu). In 8 minutes: what has no time left says so.
 # run.sh --dry P BUILD  its rehearsal: with P, the checks compiled against the emulator, with what pack.sh takes from BUILD,
-#                       and with `sim` for the GPU.
+#                       and with `sim` for the GPU. All limits are SLOWNESS times as long (default 1: code with an address
+#                       sanitizer takes longer).
 # Exits 1 where a result is wrong.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -27,10 +28,11 @@ else
   checks=("$details/kernels")
 fi
 
-limit=470 status=0
+export SLOWNESS="${SLOWNESS:-1}"
+limit=$((470 * SLOWNESS)) status=0
 left() { echo $((limit - SECONDS)); }
 
-timeout --kill-after=5 180 "${checks[@]}" > "$out/kernels.json" 2> "$details/kernels.txt" || status=$?
+timeout --kill-after=5 $((180 * SLOWNESS)) "${checks[@]}" > "$out/kernels.json" 2> "$details/kernels.txt" || status=$?
 tail -n 3 "$details/kernels.txt"
 if [ -f "$kit" ]; then
   tests/gpu/program.sh "$kit" "$device" "$details" "$(left)" || status=1
