@@ -18,7 +18,8 @@ struct Part {
 };
 // As they lie in the bar: first what stays.
 constexpr std::array kParts = {
-    Part{MemoryPart::Load, "Loads", "tokens, texts, chunks and runs of the open traces; open results"},
+    Part{MemoryPart::Load, "Loads",
+         "tokens, texts, chunks and runs of the open traces; open results"},
     Part{MemoryPart::Textures, "Textures", "pictures and glyphs of this window"},
     Part{MemoryPart::Tensors, "Tensors", "queries, keys and values of layers"},
     Part{MemoryPart::Answers, "Answers", "what the views show, and showed before"}};
