@@ -288,6 +288,24 @@ TEST_F(WindowCapture, TheTraceGrows) {
   EXPECT_FALSE(fs::exists(output() + ".part"));
 }
 
+// As a short capture may.
+TEST_F(WindowCapture, ATraceThatIsDoneWhileItOpensHasOneTab) {
+  settle();
+  const std::string part = output() + ".part";
+  fs::copy_file(KVLOUPE_TEST_SOURCE_DIR "/../data/v1_tiny.h5", part);
+  shell::GrowingTrace growing(workspace());
+  growing.begin(output(), "");
+  growing.tick(1);
+  ASSERT_TRUE(until([&] { return workspace().traces.find(part) != nullptr; }));
+  EXPECT_FALSE(growing.opened());
+  fs::rename(part, output());
+  growing.end(true);
+  settle();
+  ASSERT_THAT(workspace().traces.tabs(), SizeIs(1));
+  ASSERT_TRUE(workspace().has_trace());
+  EXPECT_EQ(workspace().traces.ready()->path, output());
+}
+
 TEST_F(WindowCapture, ATraceWhoseTabWasClosedIsAmongTheRecentOnes) {
   describe_many_chunks();
   const Pausable program(*folder_);

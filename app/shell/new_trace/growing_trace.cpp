@@ -66,18 +66,16 @@ void GrowingTrace::found(int chunks) {
   if (opened_)
     workspace_.traces.grown(part_, part_);
   else if (workspace_.traces.find(part_) == nullptr)
-    workspace_.traces.open(part_);  // once more where the last time failed: it was being written
+    workspace_.traces.open(part_);  // again where it failed, as in the middle of a write
   else
     return;
   chunks_ = chunks;
 }
 
 void GrowingTrace::end(bool there) {
-  // A tab that was closed meanwhile stays closed.
-  if (there && !opened_)
+  // A tab that still opens goes on under the new name. One that was shown and closed stays closed.
+  if (there && !workspace_.traces.grown(part_, output_) && !opened_)
     workspace_.traces.open(output_);
-  else if (there)
-    workspace_.traces.grown(part_, output_);
   part_.clear();
 }
 
