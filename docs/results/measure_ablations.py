@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures what docs/results.md says of QuoKA's three choices, head by head: writes every number as CSV and prints Markdown tables.
 
-    docs/results/measure_ablations.py [--folder out/ablations] [--csv assets/results/smollm2_ablations.csv]
+    docs/results/measure_ablations.py [--model smollm2] [--folder out/ablations] [--csv assets/results/smollm2_ablations.csv]
 
 Run from the repository's root. Needs nothing but Python, and 1 GB of disk in the folder. Traces that exist are not captured again.
 A difference is QuoKA less the variant, so above 0 QuoKA's choice has more. Each text gives one difference.
 """
 import argparse
 import csv
+import math
 import os
 import pathlib
 import statistics
@@ -19,8 +20,22 @@ TEXTS = {f"{kind}{seed}": task.format(seed=seed, depth=seed / 5) for seed in (1,
 VARIANTS = {"quoka": "quoka:budget_tokens={}", "uniform_queries": "uniform_queries:budget_tokens={}",
             "dot": "quoka:budget_tokens={},metric=dot", "mean": "quoka:budget_tokens={},query_reduce=mean"}
 BUDGETS = (256, 64)
-T_95 = 2.3646  # Student's t with 7 degrees of freedom, two-sided 95 %
-T_90_PAIRS = 5.9757  # the same for 90 tests together (Bonferroni): 1 - 0.05 / 90
+
+
+def student_t(tests=1):
+    """What Student's t with 7 degrees of freedom exceeds, on both sides together, with probability 0.05 / tests (Bonferroni)."""
+    def inside(t):  # the integral of its density from -t to t
+        angle = math.atan(t / math.sqrt(7))
+        near = math.cos(angle)
+        return (angle + math.sin(angle) * (near + 2 / 3 * near ** 3 + 8 / 15 * near ** 5)) * 2 / math.pi
+    low, high = 0.0, 100.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle) < 1 - 0.05 / tests else (low, middle)
+    return low
+
+
+T_95 = student_t()
 
 
 def kvloupe(*arguments):
@@ -30,13 +45,13 @@ def kvloupe(*arguments):
         raise SystemExit(f"{' '.join(words)}: {done.stderr.strip().splitlines()[-1]}")
 
 
-def measure(folder):
+def measure(model, folder):
     """A row for each budget, text, layer, KV head and variant."""
     rows = []
     for text, task in TEXTS.items():
         trace = folder / f"{text}.h5"
         if not trace.exists():
-            kvloupe("capture", "--model", "smollm2", "--task", task, "--store", "qkv", "--quiet", "-o", trace)
+            kvloupe("capture", "--model", model, "--task", task, "--store", "qkv", "--quiet", "-o", trace)
         for budget in BUDGETS:
             table = folder / f"{text}-{budget}.csv"
             specs = [word for spec in VARIANTS.values() for word in ("--method", spec.format(budget))]
@@ -96,7 +111,7 @@ def report(rows):
             for name in list(VARIANTS)[1:]:
                 for number in ("mass_recall", "output_error"):
                     signs = [proved(differences(number, budget, name, where)) for where in places]
-                    sure = [proved(differences(number, budget, name, where), T_90_PAIRS) for where in places]
+                    sure = [proved(differences(number, budget, name, where), student_t(len(places))) for where in places]
                     print(f"| {name} | {number} | {signs.count(1)} | {signs.count(-1)} | {signs.count(0)} "
                           f"| {sure.count(1)} | {sure.count(-1)} |")
         print(f"\nbudget {budget}, mass recall by pair (layer.head), the largest first\n")
@@ -107,21 +122,22 @@ def report(rows):
                 print(f"- {name}, QuoKA {word}:", ", ".join(f"{p[0]}.{p[1]} {statistics.mean(of_pair[p]):+.3f}" for p in sure) or "none")
             means = sorted(statistics.mean(of_pair[pair]) for pair in pairs)
             print(f"- {name}, the ten largest losses by the sum over all pairs: {sum(means[:10]) / sum(means):.2f}")
-    print("\nmass recall, QuoKA more with every budget (in bold also of all 90 pairs together)\n")
+    print("\nmass recall, QuoKA more with every budget (in bold also of all pairs together)\n")
     for name in list(VARIANTS)[1:]:
         def always(t):
             return {pair for pair in pairs if all(proved(differences("mass_recall", budget, name, [pair]), t) == 1 for budget in BUDGETS)}
-        sure = always(T_90_PAIRS)
+        sure = always(student_t(len(pairs)))
         print(f"- {name}:", ", ".join(f"**{p[0]}.{p[1]}**" if p in sure else f"{p[0]}.{p[1]}" for p in sorted(always(T_95))))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="smollm2")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out/ablations"))
     parser.add_argument("--csv", type=pathlib.Path, default=pathlib.Path("assets/results/smollm2_ablations.csv"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    rows = measure(options.folder)
+    rows = measure(options.model, options.folder)
     with open(options.csv, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
