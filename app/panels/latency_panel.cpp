@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -189,14 +191,16 @@ class LatencyPanel final : public Panel {
   void controls_ui(DrawContext& context, const Timed& of, const std::vector<Timed>& timed) {
     const Latency& result = of.latency;
     state::Answers& answers = context.workspace.answers;
-    const bool here = result.state == state::ResultState::Loading;
+    const bool measures = result.state == state::ResultState::Loading;
+    // Any press ends a measurement before this is drawn. Until it is let go the button is what was pressed.
+    bool& is_stop = is_stop_[static_cast<std::size_t>(of.slot)];
+    is_stop = measures || (is_stop && (ImGui::IsMouseDown(ImGuiMouseButton_Left) ||
+                                       ImGui::IsMouseReleased(ImGuiMouseButton_Left)));
     const char letter = state::letter_of(of.slot);
     if (result.note.empty()) {
-      if (here) {
-        if (ImGui::Button("Stop##latency")) {
-          time_next({});
-          answers.stop_measuring();
-        }
+      if (is_stop) {
+        if (ImGui::Button("Stop##latency")) answers.stop_measuring();
+        if (ImGui::IsItemActivated()) time_next({});
       } else {
         ImGui::BeginDisabled(answers.measuring());
         if (ImGui::Button(fmt::format("Run {}##latency", letter).c_str()))
@@ -215,7 +219,7 @@ class LatencyPanel final : public Panel {
     widgets::text_colored(widgets::color_of_slot(context.palette, of.slot),
                           fmt::format("{} {}", letter, result.question.method.id()));
     std::string text;
-    if (here)
+    if (measures)
       text = fmt::format("measuring, {} of {} rounds done; other computations wait",
                          result ? result->total.samples : 0, measure::LatencyOptions{}.repetitions);
     else if (result && result->total.samples > 0)
@@ -312,6 +316,7 @@ class LatencyPanel final : public Panel {
   std::vector<Slot> due_;  // to be timed
   bool is_begun_ = false;  // the first of them, once at least
   bool seen_ = false;
+  std::array<bool, 2> is_stop_{};  // the button of A and of B
 };
 
 }  // namespace

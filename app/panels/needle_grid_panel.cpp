@@ -153,10 +153,12 @@ class NeedleGridPanel final : public ResultsPanel {
                                    state::words_of_samples(scores.scored));
     if (!std::isnan(scores.low))
       text += fmt::format("\n95 %: {:.2f} to {:.2f}", scores.low, scores.high);
+    if (scores.paired > 0 && scores.paired < scores.scored)
+      text += fmt::format("\nof {} of them {:.3f}", scores.paired, scores.paired_mean);
     if (scores.paired > 0)
       text += fmt::format("\nwhere {} has {:.3f}",
                           result.question.results->label_of(result.question.against),
-                          scores.mean - scores.difference);
+                          scores.their_mean);
     return text;
   }
 

@@ -130,6 +130,15 @@ void press_cell_ui(DrawContext& context, const ScoreMap& map, std::size_t index,
   widgets::tooltip({{map.explain(cell)}, {"click: list its samples", 0, true}});
 }
 
+// Whole answers of a model that does not end would take the time of many frames.
+std::string start_of(std::string_view text) {
+  constexpr std::size_t kMostBytes = 2000;
+  if (text.size() <= kMostBytes) return printable(text);
+  std::size_t end = kMostBytes;
+  while (end > kMostBytes - 4 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return printable(text.substr(0, end)) + "\u2026";
+}
+
 // What all samples share stands above the table.
 table::Table table_of(const ReadResults& results, const std::vector<std::int32_t>& indices) {
   table::Table table{{"length", "depth", "score", "expected", "answer", "trace"}, {}};
@@ -146,16 +155,15 @@ table::Table table_of(const ReadResults& results, const std::vector<std::int32_t
     const auto known = [](std::int64_t value) {
       return value < 0 ? table::Cell(std::nullopt) : table::Cell(value);
     };
-    const std::string answer = sample.refused.empty()
-                                   ? printable(std::string(trimmed(sample.answer)))
-                                   : "refused: " + printable(sample.refused);
+    const std::string answer = sample.refused.empty() ? start_of(trimmed(sample.answer))
+                                                      : "refused: " + start_of(sample.refused);
     table.rows.push_back({known(sample.length),
                           std::isnan(sample.depth)
                               ? table::Cell(std::nullopt)
                               : table::Cell(format_shortest(sample.depth) + " %"),
                           std::isnan(sample.score) ? table::Cell(std::nullopt)
                                                    : table::Cell(state::score_text(sample.score)),
-                          printable(sample.expected), answer, ""});
+                          start_of(sample.expected), answer, ""});
     auto& row = table.rows.back();
     if (tasks) row.insert(row.begin(), printable(sample.task));
     if (methods) row.insert(row.begin(), results.label_of(sample.method));

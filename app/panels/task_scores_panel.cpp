@@ -248,11 +248,10 @@ class TaskScoresPanel final : public ResultsPanel {
       cell.tone =
           std::isnan(scores.relative) ? ScoreCell::kUnknown : std::min(1.0, scores.relative);
       cell.number = state::score_text(scores.relative);
-      // Both means are of the same samples only where each of them is paired.
-      cell.beside = scores.paired == 0 || scores.paired < scores.scored
+      cell.beside = scores.paired == 0
                         ? ""
-                        : fmt::format("{} against {}", state::score_text(scores.mean),
-                                      state::score_text(scores.mean - scores.difference));
+                        : fmt::format("{} against {}", state::score_text(scores.paired_mean),
+                                      state::score_text(scores.their_mean));
     }
     if (scores.samples.empty()) {
       cell.number = "";

@@ -63,7 +63,10 @@ void Explorer::add_file_commands() {
   const Adder with_results(commands_, "File", [this] { return workspace_.results.is_open(); });
   with_results("results.reload", "Reload the results", {},
                [this] { workspace_.results.open(std::string(workspace_.results.path())); });
-  with_results("results.close", "Close the results", {}, [this] { workspace_.results.close(); });
+  with_results("results.close", "Close the results", {}, [this] {
+    workspace_.results.close();
+    panels_.forget();
+  });
   for (std::size_t i = 0; i < 9; ++i)
     Adder(commands_, "", [this, i] { return i < recent_.size(); })(
         fmt::format("recent.{}", i + 1), fmt::format("Open recent file {}", i + 1),

@@ -30,6 +30,7 @@ Slide Explorer::slide() {
     return {tour->pages[at].title, tour->pages[at].to_try,
             at + 1 < count ? tour->pages[at + 1].title : "", at + 1, count};
   }
+  if (!workspace_.has_trace()) return {"The trace is being opened.", "", "", 0, 0};
   const std::vector<Note> notes = notes_.notes(workspace_);
   const auto at = static_cast<std::size_t>(notes_.index_here(workspace_) + 1);
   if (!notes.empty())

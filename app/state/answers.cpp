@@ -198,14 +198,9 @@ void Answers::stop_measuring() {
 }
 
 void Answers::give_up(const std::string& key) {
+  if (const auto entry = store_.find(key); !entry || !entry->on_request) return jobs_.give_up(key);
   jobs_.cancel(key);
-  const auto entry = store_.find(key);
-  if (!entry) return;
-  if (entry->on_request)
-    store_.stop(key);
-  else
-    store_.fail(key, Error(ErrorKind::Cancelled, "this was not computed", "it was cancelled",
-                           "reload the trace to begin anew"));
+  store_.stop(key);
 }
 
 void Answers::forget(const std::string& key_part) {

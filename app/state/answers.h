@@ -93,8 +93,8 @@ class Answers {
   template <Question Q>
   void stop(const Q& question);
   void stop_measuring();
-  // The user wants no answer: the work ends, and who asks again is told so until the trace is read
-  // anew. A measurement keeps its samples.
+  // The user cancels a job, of an answer or any other. Who asks for the answer again is told so, until what failed is tried
+  // again. A measurement keeps its samples.
   void give_up(const std::string& key);
   // Inside a job: the answer now, from the cache or computed here.
   template <Question Q>

@@ -102,7 +102,6 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
   std::error_code ignored;
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
   const bool is_new = absolute != path_;
-  if (is_new) sight = {};
   path_ = absolute;
   state_ = ResultState::Loading;
   error_.clear();
@@ -114,8 +113,7 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
       [absolute, id = next_id_++, memory = memory_](const WorkContext&) {
         return results_within(memory, absolute, id);
       },
-      [this, first_sight = is_new ? first_sight : FirstSight()](
-          const std::shared_ptr<const ChargedResults>& charged) {
+      [this, is_new, first_sight](const std::shared_ptr<const ChargedResults>& charged) {
         ResultsPtr results(charged, &charged->results);
         if (ready_) answers_.forget(ready_->key());
         if (!ready_ || !same_samples(*ready_, *results)) {  // indices of another file
@@ -127,7 +125,7 @@ void OpenResults::open(const std::string& path, const FirstSight& first_sight) {
         load_ = charged->load;
         state_ = ResultState::Ready;
         if (recording.results() != path_) recording.cancel();
-        if (first_sight) sight = first_sight(*ready_);
+        if (is_new) sight = first_sight ? first_sight(*ready_) : ResultsSight();
       },
       [this](const Error& error) {
         error_ = error.what();

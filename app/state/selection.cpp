@@ -157,6 +157,22 @@ void clamp(Place& place) {
   }
 }
 
+// Methods as this reading of the trace has them, in place of those that it lacks others, and a place that it has.
+void fit(Selection& selection, const OpenTrace& trace) {
+  for (const Slot slot : kSlots) selection.choice(slot) = choice_in(selection.choice(slot), trace);
+  for (const Slot slot : kSlots)
+    if (selection.choice(slot).empty())
+      selection.choice(slot) = first_choice(slot, selection.choice(other_than(slot)), trace);
+  try {
+    check_scope(selection.numbers, trace.info());
+  } catch (const Error&) {
+    selection.numbers = {};
+  }
+  for (MethodChoice& choice : selection.more) choice = choice_in(choice, trace);
+  std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
+  clamp(selection.place);
+}
+
 Selection initial_selection(const TracePtr& trace, const Selection* like) {
   const trace::TraceInfo& info = trace->info();
   Selection selection;
@@ -181,23 +197,11 @@ Selection initial_selection(const TracePtr& trace, const Selection* like) {
       if (info.chunks[static_cast<std::size_t>(c)].phase == trace::Phase::Prefill) place.chunk = c;
     place.layer = info.layers[info.layers.size() / 2];
   }
-  for (const Slot slot : kSlots) {
-    MethodChoice& choice = selection.choice(slot);
-    choice = choice_in(choice, *trace);
-    // A trace opens with its own runs: what was tried on another one is none of them.
-    if (!same_file && !choice.recorded() && !info.runs.empty()) choice = {};
-  }
-  for (const Slot slot : kSlots)
-    if (selection.choice(slot).empty())
-      selection.choice(slot) = first_choice(slot, selection.choice(other_than(slot)), *trace);
-  try {
-    check_scope(selection.numbers, info);
-  } catch (const Error&) {
-    selection.numbers = {};
-  }
-  for (MethodChoice& choice : selection.more) choice = choice_in(choice, *trace);
-  std::erase_if(selection.more, [](const MethodChoice& choice) { return choice.empty(); });
-  clamp(place);
+  // A trace opens with its own runs: what was tried on another one is none of them.
+  if (!same_file && !info.runs.empty())
+    for (const Slot slot : kSlots)
+      if (!choice_in(selection.choice(slot), *trace).recorded()) selection.choice(slot) = {};
+  fit(selection, *trace);
   return selection;
 }
 
@@ -210,11 +214,17 @@ void SelectionHistory::push(const Selection& before, const std::string& kind) {
 }
 
 void SelectionHistory::move_to(const TracePtr& trace) {
-  for (std::vector<Selection>* steps : {&past_, &future_})
-    for (Selection& step : *steps) {
-      step.place.trace = trace;
-      clamp(step.place);
+  const auto moved = [&](Selection& step) {
+    step.place.trace = trace;
+    try {
+      fit(step, *trace);
+      return true;
+    } catch (const Error&) {  // a method that another model under the same name cannot have
+      return false;
     }
+  };
+  for (std::vector<Selection>* steps : {&past_, &future_})
+    std::erase_if(*steps, [&](Selection& step) { return !moved(step); });
 }
 
 bool SelectionHistory::step(std::vector<Selection>& from, std::vector<Selection>& to,

@@ -109,6 +109,7 @@ void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) 
   for (const trace::RunInfo& run : trace->info().runs)
     tab.recorded.push_back(choice_of_run(run, *trace));
   tab.selection = initial_selection(trace, like ? &*like : nullptr);
+  tab.history.move_to(trace);
   if (wanted.has_grown && like) keep_place(tab, *like);
   if (wanted.what) {
     show_wanted(tab, *wanted.what, wanted.unknown);
@@ -126,7 +127,6 @@ void Traces::keep_place(TraceTab& tab, const Selection& before) const {
   if (at_end && place.query < 0) place.chunk = static_cast<int>(place.info().chunks.size()) - 1;
   clamp(place);
   tab.selection.place = place;
-  tab.history.move_to(place.trace);
 }
 
 void Traces::failed(TraceTab& tab, const Error& error) {
@@ -152,13 +152,15 @@ void Traces::remove(const TraceTab& tab) {
   active_ = tabs_.empty() ? -1 : (next == tabs_.end() ? tabs_.back() : *next)->id;
 }
 
-void Traces::close_active() {
-  TraceTab* tab = active();
-  if (tab == nullptr) return;
+void Traces::close(const TraceTab& tab) {
   answers_.stop_measuring();
-  answers_.jobs().cancel(fmt::format("open {}", tab->id));
-  if (tab->selection.place.trace) answers_.forget(tab->selection.place.trace->key());
-  remove(*tab);
+  answers_.jobs().cancel(fmt::format("open {}", tab.id));
+  if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace->key());
+  remove(tab);
+}
+
+void Traces::close_active() {
+  if (const TraceTab* tab = active()) close(*tab);
 }
 
 void Traces::reload_active() {
@@ -176,7 +178,13 @@ bool Traces::grown(const std::string& path, const std::string& path_now) {
                                   [&](const auto& tab) { return tab->path == absolute; });
   if (found == tabs_.end()) return false;
   TraceTab& tab = **found;
-  tab.path = std::filesystem::absolute(path_now, ignored).string();
+  const std::string absolute_now = std::filesystem::absolute(path_now, ignored).string();
+  // What lay under that name is no more.
+  if (const TraceTab* replaced = find(absolute_now); replaced != nullptr && replaced != &tab) {
+    if (replaced->id == active_) active_ = tab.id;
+    close(*replaced);
+  }
+  tab.path = absolute_now;
   rename_other(absolute, tab.path);
   tab.name = printable(std::filesystem::path(tab.path).filename().string());
   tab.opened_at.trace = tab.path;
@@ -211,7 +219,7 @@ TraceTab* Traces::find(int tab_id) {
 }
 
 TraceTab* Traces::active() { return find(looked_at_ == kActive ? active_ : looked_at_); }
-const TraceTab* Traces::active() const { return const_cast<Traces*>(this)->find(active_); }
+const TraceTab* Traces::active() const { return const_cast<Traces*>(this)->active(); }
 
 TraceTab* Traces::ready() {
   TraceTab* tab = active();

@@ -52,7 +52,8 @@ class Traces {
   // Reads the file anew and keeps place and methods. A file that is gone leaves the view as it is.
   void reload_active();
   // A file that has grown, or taken another name: its tab shows what is there now. Place, methods and
-  // history stay; who stood at the last chunk stands at the last one again. False: no tab has it.
+  // history stay; who stood at the last chunk stands at the last one again. A tab of what lay under the other name
+  // closes. False: no tab has the file.
   bool grown(const std::string& path, const std::string& path_now);
   void activate(int tab_id);
   // Opens what is open and ready elsewhere, as it stands there.
@@ -90,6 +91,7 @@ class Traces {
   void show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) const;
   void failed(TraceTab& tab, const Error& error);
   void rename_other(const std::string& from, const std::string& to);
+  void close(const TraceTab& tab);
   void remove(const TraceTab& tab);
   void say(const std::string& text, bool is_error) const;
   TraceTab* find(int tab_id);

@@ -1,5 +1,9 @@
 #include "core/analysis/eval_scores.h"
 
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -50,7 +54,16 @@ ScoreOfSample scores_of(const Results& results, const std::string& method) {
   return scores;
 }
 
-void add_means(const Results& results, ScoreCell& cell) {
+// Those with a score that is no share of 1, or of which less is better: Wilson's interval says nothing of them.
+std::set<std::string_view> tasks_of_other_scores(const Results& results) {
+  std::set<std::string_view> tasks;
+  for (const ResultSample& sample : results.samples)
+    if (!sample.higher_is_better || sample.score < 0 || sample.score > 1) tasks.insert(sample.task);
+  return tasks;
+}
+
+void add_means(const Results& results, const std::set<std::string_view>& other_scores,
+               ScoreCell& cell) {
   double sum = 0, kept = 0;
   std::int64_t with_kept = 0;
   bool is_share = true;
@@ -64,7 +77,7 @@ void add_means(const Results& results, ScoreCell& cell) {
     if (std::isnan(sample.score)) continue;
     ++cell.scored;
     sum += sample.score;
-    is_share &= sample.score >= 0 && sample.score <= 1;
+    is_share &= !other_scores.contains(sample.task);
   }
   if (with_kept > 0) cell.kept = kept / static_cast<double>(with_kept);
   if (cell.scored == 0) return;
@@ -74,7 +87,7 @@ void add_means(const Results& results, ScoreCell& cell) {
 
 void add_pairs(const Results& results, const std::string& against, const ScoreOfSample& theirs,
                ScoreCell& cell) {
-  double sum = 0, sum_of_theirs = 0;
+  double sum = 0, sum_of_theirs = 0, gains = 0;
   for (const std::int32_t index : cell.samples) {
     const ResultSample& sample = results.samples[static_cast<std::size_t>(index)];
     const auto other = theirs.find(sample.sample);
@@ -83,12 +96,17 @@ void add_pairs(const Results& results, const std::string& against, const ScoreOf
     sum += sample.score;
     sum_of_theirs += other->second;
     const double gain = (sample.score - other->second) * (sample.higher_is_better ? 1 : -1);
+    gains += gain;
     cell.better += gain > 0 ? 1 : 0;
     cell.worse += gain < 0 ? 1 : 0;
   }
   if (cell.paired == 0) return;
+  const auto count = static_cast<double>(cell.paired);
+  cell.paired_mean = sum / count;
+  cell.their_mean = sum_of_theirs / count;
   if (sum_of_theirs > 0) cell.relative = sum / sum_of_theirs;
-  cell.difference = (sum - sum_of_theirs) / static_cast<double>(cell.paired);
+  cell.difference = (sum - sum_of_theirs) / count;
+  cell.loss = -gains / count;
   cell.p = sign_test(cell.better, cell.worse);
 }
 
@@ -145,13 +163,19 @@ ScoreTable score_table(const Results& results, const NameOfSample& row, const Na
     groups[std::move(names)].push_back(static_cast<std::int32_t>(i));
   }
   ScoreTable table{{rows.begin(), rows.end()}, {columns.begin(), columns.end()}, {}};
+  if (table.rows.size() > kMostScoreCells / std::max<std::size_t>(1, table.columns.size()))
+    throw input_error("the scores cannot be laid out",
+                      fmt::format("they would have {} rows and {} columns", table.rows.size(),
+                                  table.columns.size()),
+                      "show fewer methods, or merge results of fewer tasks");
   const ScoreOfSample theirs = scores_of(results, against);
+  const std::set<std::string_view> other_scores = tasks_of_other_scores(results);
   for (const std::string& of_row : table.rows)
     for (const std::string& of_column : table.columns) {
       ScoreCell& cell = table.cells.emplace_back();
       const auto found = groups.find({of_row, of_column});
       if (found != groups.end()) cell.samples = found->second;
-      add_means(results, cell);
+      add_means(results, other_scores, cell);
       add_pairs(results, against, theirs, cell);
     }
   return table;

@@ -28,14 +28,17 @@ struct ScoreCell {
   std::vector<std::int32_t> samples;     // indices into Results::samples
   std::int64_t scored = 0, refused = 0;  // those with a score; those not answered
   double mean = kUnknown;                // of the scores
-  double low = kUnknown,
-         high = kUnknown;  // of the mean; unknown where a score is outside of 0 to 1
+  // Of the mean; unknown where a score of the samples' tasks is no share of 1, or a loss.
+  double low = kUnknown, high = kUnknown;
   double kept = kUnknown;  // keys that a row kept, mean
   // Beside the method `against`, on the samples of which both have a score.
   std::int64_t paired = 0, better = 0, worse = 0;
-  double relative = kUnknown;    // mean by its mean
-  double difference = kUnknown;  // mean less its mean
-  double p = kUnknown;           // sign_test(better, worse)
+  double paired_mean = kUnknown, their_mean = kUnknown;  // of the two on these
+  double relative = kUnknown;                            // their ratio
+  double difference = kUnknown;                          // paired_mean less their_mean
+  double loss =
+      kUnknown;         // how much worse: the difference the other way round, unless less is better
+  double p = kUnknown;  // sign_test(better, worse)
 };
 
 struct ScoreTable {
@@ -47,9 +50,12 @@ struct ScoreTable {
   }
 };
 
+// More than anybody can look at. A hostile file would ask for them all.
+inline constexpr std::size_t kMostScoreCells = 40'000;
+
 using NameOfSample = std::function<std::string(const trace::ResultSample&)>;
 // What a sample is named "" by is in no cell. Rows and columns stand as reads_before() has them, but for those that
-// `first` lists, which come before the others.
+// `first` lists, which come before the others. Throws Error{Input} for more than kMostScoreCells.
 ScoreTable score_table(const trace::Results& results, const NameOfSample& row,
                        const NameOfSample& column, const std::string& against,
                        const std::vector<std::string>& first);

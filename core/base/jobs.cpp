@@ -233,6 +233,21 @@ void JobSystem::cancel(const std::string& tag) {
   dropped = impl_->drop([&](const Job& job) { return job.status.tag == tag; });
 }
 
+void JobSystem::give_up(const std::string& tag) {
+  std::vector<Impl::JobPtr> given_up;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const auto chosen = [&](const Job& job) { return job.status.tag == tag; };
+    for (const auto& job : impl_->running)
+      if (job && chosen(*job) && !job->cancelled()) given_up.push_back(job);
+    for (Impl::JobPtr& job : impl_->drop(chosen)) given_up.push_back(std::move(job));
+  }
+  for (const Impl::JobPtr& job : given_up)
+    if (job->on_error)
+      job->on_error(input_error(job->status.title + " was cancelled",
+                                "its result is not waited for", "start it again"));
+}
+
 void JobSystem::cancel_all() {
   std::vector<Impl::JobPtr> dropped;
   const std::lock_guard lock(impl_->mutex);

@@ -41,7 +41,7 @@ class JobSystem {
 
   // Runs `work` on `lane`. A newer job with the same tag drops a queued one and cancels a running
   // one. `on_done` runs inside publish() with the result, `on_error` with what went wrong; neither
-  // runs for a job that was cancelled or superseded. Work must capture values, never a panel.
+  // runs in publish() for a job that was cancelled or superseded. Work must capture values, never a panel.
   template <typename T>
   std::uint64_t submit(Lane lane, std::string tag, std::string title,
                        std::function<std::shared_ptr<const T>(const WorkContext&)> work,
@@ -61,6 +61,8 @@ class JobSystem {
   // Delivers finished results to their callbacks, on the calling thread. Returns how many.
   int publish();
   void cancel(const std::string& tag);
+  // The user cancels it: `on_error` of the job runs now, on the calling thread, and says so.
+  void give_up(const std::string& tag);
   void cancel_all();
   std::vector<JobStatus> status() const;  // queued and running, oldest first
   bool idle() const;                      // nothing queued, running or unpublished

@@ -20,12 +20,14 @@ struct KeyPairs {
   std::vector<std::int32_t> b_of_a, a_of_b;  // -1: none; both empty: each is its own
   std::int64_t count = 0;
 
+  // -1 too for a key that the text does not have: the window may still point at one of the text shown before.
   std::int32_t in_b(std::int32_t key) const { return partner(b_of_a, key); }
   std::int32_t in_a(std::int32_t key) const { return partner(a_of_b, key); }
 
  private:
   static std::int32_t partner(const std::vector<std::int32_t>& pairs, std::int32_t key) {
-    return pairs.empty() ? key : pairs[static_cast<std::size_t>(key)];
+    if (pairs.empty()) return key;
+    return key >= 0 && key < std::ssize(pairs) ? pairs[static_cast<std::size_t>(key)] : -1;
   }
 };
 KeyPairs same_keys(std::int64_t num_tokens);

@@ -1,6 +1,9 @@
 // Scores of samples against numbers worked out by hand, and intervals against published ones.
 #include "core/analysis/eval_scores.h"
 
+#include "core/base/error.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +93,10 @@ TEST(EvalScores, MethodsAreComparedOnTheSameSamples) {
   EXPECT_EQ(quoka.samples.size(), 4U);
   EXPECT_NEAR(quoka.mean, 2.0 / 3, 1e-12);
   EXPECT_EQ(quoka.paired, 3);  // dense has 1, 1, 0 there
+  EXPECT_NEAR(quoka.paired_mean, 2.0 / 3, 1e-12);
+  EXPECT_NEAR(quoka.their_mean, 2.0 / 3, 1e-12);  // not 0.75: it is of these three
   EXPECT_NEAR(quoka.difference, 0, 1e-12);
+  EXPECT_NEAR(quoka.loss, 0, 1e-12);
   EXPECT_NEAR(quoka.relative, 1, 1e-12);
   EXPECT_EQ(quoka.better, 1);
   EXPECT_EQ(quoka.worse, 1);
@@ -112,7 +118,36 @@ TEST(EvalScores, LessIsBetterOfALoss) {
   EXPECT_EQ(table.at(0, 0).worse, 1);
   EXPECT_EQ(table.at(0, 0).better, 0);
   EXPECT_NEAR(table.at(0, 0).difference, 0.25, 1e-12);
+  EXPECT_NEAR(table.at(0, 0).loss, 0.25, 1e-12);
   EXPECT_TRUE(std::isnan(table.at(0, 0).low));  // no share
+}
+
+// A method that scores 0 everywhere has no share of a task that counts to 100.
+TEST(EvalScores, AnIntervalIsOfTasksWhoseScoresAreShares) {
+  Results results;
+  results.samples = {sample("dense", "bleu", 0, 35),  sample("quoka", "bleu", 0, 0),
+                     sample("dense", "loss", 0, 0.5), sample("quoka", "loss", 0, 0.75),
+                     sample("dense", "niah", 0, 1),   sample("quoka", "niah", 0, 0)};
+  for (const std::size_t loss : {2, 3}) results.samples[loss].higher_is_better = false;
+  const ScoreTable table = table_of(results);
+  for (const std::size_t row : {0, 1}) {
+    EXPECT_TRUE(std::isnan(table.at(row, 0).low)) << "bleu";
+    EXPECT_TRUE(std::isnan(table.at(row, 1).low)) << "loss";
+    EXPECT_FALSE(std::isnan(table.at(row, 2).low)) << "niah";
+  }
+}
+
+// Samples that share neither method nor task ask for a cell each with each.
+TEST(EvalScores, MoreCellsThanAnybodyReadsAreRefused) {
+  Results results;
+  for (int i = 0; i < 300; ++i)
+    results.samples.push_back(sample(std::to_string(i), std::to_string(i), i, 1));
+  try {
+    table_of(results);
+    FAIL() << "it was laid out";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("300 rows and 300 columns"));
+  }
 }
 
 }  // namespace

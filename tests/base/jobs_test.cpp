@@ -178,6 +178,19 @@ TEST_F(JobsTest, CancelIsSilent) {
   EXPECT_TRUE(errors_.empty());
 }
 
+TEST_F(JobsTest, WhatTheUserGivesUpSaysSoAtOnce) {
+  Gate gate;
+  submit(Lane::Compute, "runs", [&](const WorkContext& c) { return gate.pass(c, 1); });
+  ASSERT_TRUE(eventually([&] { return gate.entered == 1; }));
+  submit(Lane::Compute, "waits", [](const WorkContext&) { return 2; });
+  for (const char* tag : {"runs", "waits", "runs", "unknown"}) jobs_.give_up(tag);
+  EXPECT_EQ(errors_.size(), 2U) << "each job once";
+  for (const Error& error : errors_) EXPECT_NE(error.kind(), ErrorKind::Cancelled);
+  ASSERT_TRUE(drain());
+  EXPECT_TRUE(delivered_.empty());
+  EXPECT_EQ(errors_.size(), 2U);
+}
+
 TEST_F(JobsTest, WorkThatIgnoresItsCancelFlagIsNotDeliveredEither) {
   std::promise<void> opener;
   auto opened = opener.get_future().share();

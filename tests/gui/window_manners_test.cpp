@@ -4,6 +4,7 @@
 #include "app/state/questions/how_much/latency.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
+#include "tests/gui/workspace_steps.h"
 
 #include <fmt/format.h>
 #include <imgui_internal.h>
@@ -57,6 +58,36 @@ TEST_F(WindowManners, LatencyTimesBothMethodsWhenItIsFirstSeen) {
   workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=32");
   settle();
   EXPECT_FALSE(timed(Slot::A));
+  explorer().run_command("layout.reset");
+  settle();
+}
+
+// The press itself ends the measurement, before the button is drawn.
+TEST_F(WindowManners, StopEndsWhatIsTimedAndStartsNothing) {
+  look();
+  drive("panels", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View/Panels/Latency");
+  });
+  frames(4);
+  settle();
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=24");
+  workspace().cursor.set_method(Slot::B, "streaming_llm:budget_tokens=24");
+  settle();
+  drive("both", [](ImGuiTestContext* ctx) {
+    const test::HeldLane timing(workspace(), {Lane::Timing});  // so that it does not end before
+    ctx->ItemClick(in("latency", "/$$0/Run both##latency").c_str());
+    ctx->Yield(4);
+    IM_CHECK(workspace().answers.measuring());
+    ctx->ItemClick(in("latency", "/$$0/Stop##latency").c_str());
+    ctx->Yield(6);
+    IM_CHECK(!workspace().answers.measuring());
+  });
+  settle();
+  frames(6);
+  EXPECT_FALSE(workspace().answers.measuring());
+  EXPECT_FALSE(workspace().ask(state::LatencyQuestion{place(), workspace().method(Slot::B)}))
+      << "B was still to be timed";
   explorer().run_command("layout.reset");
   settle();
 }

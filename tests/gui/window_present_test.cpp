@@ -1,6 +1,7 @@
 // One view alone, and the presenter, by mouse and keyboard.
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
+#include "tests/gui/workspace_steps.h"
 
 #include <filesystem>
 
@@ -146,6 +147,24 @@ TEST_F(WindowPresent, WithoutNotesTheChunksAreTheSlides) {
   EXPECT_EQ(place().chunk, 2);
   press(ImGuiKey_F11);
   EXPECT_FALSE(explorer().presenting());
+}
+
+// The speaker's window is drawn while the tab in front has no trace yet.
+TEST_F(WindowPresent, GoesOnWhileAnotherTraceOpens) {
+  press(ImGuiKey_F11);
+  press(ImGuiKey_F12);
+  frames(4);
+  ASSERT_TRUE(explorer().speaker().is_open());
+  {
+    const test::HeldLane reading(workspace(), {Lane::TraceIo});
+    workspace().traces.open(test::write_gui_trace("present_next.h5"));
+    frames(6);
+    EXPECT_FALSE(workspace().has_trace());
+    EXPECT_TRUE(explorer().presenting());
+  }
+  settle();
+  EXPECT_TRUE(workspace().has_trace());
+  EXPECT_TRUE(explorer().speaker().is_open());
 }
 
 TEST_F(WindowPresent, EndsWithItsTrace) {

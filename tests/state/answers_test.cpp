@@ -213,6 +213,21 @@ TEST_F(AnswersTest, AQuestionThatTheUserCancelledSaysSo) {
   EXPECT_EQ(script.cancelled, 1);
 }
 
+TEST_F(AnswersTest, WhatBuildsOnACancelledQuestionSaysSoUntilItIsTriedAgain) {
+  script.wait = true;
+  answers.begin_frame();
+  answers.ask(Number{1, &script});
+  wait_for([&] { return script.begun == 1; });
+  answers.give_up(state::key_of(Number{1, &script}));
+  script.wait = false;
+  settle();
+  const auto twice = answer(Twice{1, &script});
+  EXPECT_EQ(twice.state, ResultState::Error) << "not loading for ever";
+  EXPECT_THAT(twice.error, HasSubstr("cancelled"));
+  answers.forget_failures();
+  EXPECT_EQ(*answer(Twice{1, &script}), 2);
+}
+
 TEST_F(AnswersTest, PatientOnesWaitUntilNothingElseRuns) {
   script.wait = true;
   answers.begin_frame();

@@ -12,7 +12,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <string>
 
 namespace kvloupe::state {
 namespace {
@@ -140,6 +143,80 @@ TEST_F(ResultsState, ATraceLiesWithItsResults) {
     sample.trace = elsewhere;
     EXPECT_EQ(trace_of(results, sample), "") << elsewhere;
   }
+}
+
+// Results that a test makes up, as the question of the needle grid has them.
+struct Needles {
+  std::shared_ptr<ReadResults> results = std::make_shared<ReadResults>();
+  void add(const char* method, double score, std::int64_t length, const char* refused = "") {
+    trace::ResultSample sample;
+    sample.task = "kvloupe_niah";
+    sample.method = method;
+    sample.sample = "text " + std::to_string(length);
+    sample.length = length;
+    sample.depth = 50;
+    sample.score = score;
+    sample.refused = refused;
+    results->file.samples.push_back(sample);
+    results->labels[method] = method;
+    if (std::ranges::find(results->methods, method) == results->methods.end())
+      results->methods.push_back(method);
+  }
+  ResultsPtr opened() {
+    ++results->id;
+    return std::make_shared<ReadResults>(*results);
+  }
+  template <typename Question>
+  std::string finding(Workspace& workspace, Question question) {
+    question.results = opened();
+    question.methods = results->methods;
+    question.against = results->methods.front();
+    const auto answer = test::answer(workspace, question);
+    return answer ? answer->finding : answer.error;
+  }
+  std::string of_grid(Workspace& workspace) { return finding(workspace, NeedleGridQuestion()); }
+};
+
+TEST(Results, NothingIsFoundWhereNothingWasScored) {
+  Workspace workspace;
+  Needles needles;
+  constexpr double kNone = trace::ResultSample::kUnknown;
+  needles.add("dense", kNone, 512, "too long");
+  EXPECT_EQ(needles.of_grid(workspace), "No sample is scored: 1 sample was refused.");
+  needles.add("quoka 64", kNone, 512, "too long");
+  EXPECT_EQ(needles.of_grid(workspace),
+            "No sample is scored of a method and of dense: 1 sample was refused.");
+  needles.add("dense", 1, 1024);
+  needles.add("quoka 64", 1, 1024);
+  EXPECT_EQ(needles.of_grid(workspace), "Every method finds all that dense finds.");
+  needles.add("h2o 64", kNone, 1024);  // not answered yet
+  EXPECT_EQ(needles.of_grid(workspace),
+            "quoka 64 finds all that dense finds. The others share no scored sample with dense.");
+}
+
+// A cell for each length and depth: a few kilobytes of a file would ask for gigabytes.
+TEST(Results, AGridOfMoreCellsThanAnybodyReadsIsRefused) {
+  Workspace workspace;
+  Needles needles;
+  for (int i = 0; i < 300; ++i) {
+    needles.add("dense", 1, 512 + i);
+    needles.results->file.samples.back().depth = i;
+  }
+  EXPECT_THAT(needles.of_grid(workspace), HasSubstr("300 lengths, 300 depths"));
+}
+
+TEST(Results, AMethodIsSetAgainstTheSamplesThatBothAnswered) {
+  Workspace workspace;
+  Needles needles;
+  needles.add("dense", 1, 512);
+  needles.add("quoka 64", 0, 512);
+  for (const int length : {1024, 2048}) needles.add("quoka 64", 1, length);
+  TaskScoresQuestion question;
+  question.across = "task";
+  EXPECT_EQ(needles.finding(workspace, question),
+            "quoka 64 falls furthest below dense in kvloupe_niah: 0 against 1 (1 sample, p 1.00).");
+  needles.add("dense", 0, 1024);  // as often better as worse
+  EXPECT_EQ(needles.finding(workspace, question), "No method does worse than dense on average.");
 }
 
 TEST(Results, TheMethodThatAnsweredTheSameText) {

@@ -188,6 +188,72 @@ TEST_F(Traces, ReadAnewKeepPlaceMethodsAndOptions) {
   EXPECT_NE(anew.key, old.key);
 }
 
+// Another file in its place: fewer runs, tokens and chunks.
+TEST_F(Traces, StepsBackAreOfTheFileThatIsThereNow) {
+  const auto path = std::filesystem::absolute("replaced.h5");
+  const auto put = [&](const std::string& from) {
+    for (const char* sidecar : {"", ".runs.h5"})
+      if (std::filesystem::exists(from + sidecar))
+        std::filesystem::copy_file(from + sidecar, path.string() + sidecar,
+                                   std::filesystem::copy_options::overwrite_existing);
+      else
+        std::filesystem::remove(path.string() + sidecar);
+  };
+  put(whole_trace());
+  open(path.string());
+  workspace.cursor.set_run(Slot::A, 3);
+  workspace.cursor.set_chunk(6);
+  workspace.cursor.set_keys(900, 910);
+  const std::weak_ptr<const state::OpenTrace> old = place().trace;
+  put(short_trace());
+  workspace.traces.reload_active();
+  test::settle(workspace);
+  const auto is_of_what_is_there = [&] {
+    EXPECT_EQ(place().info().num_tokens, 500);
+    EXPECT_EQ(place().trace, workspace.traces.active()->selection.place.trace);
+    EXPECT_LT(place().chunk, 4);
+    for (const Slot slot : state::kSlots) EXPECT_LT(workspace.method(slot).run, 1);
+  };
+  is_of_what_is_there();
+  EXPECT_TRUE(old.expired()) << "no step holds it";
+  while (workspace.cursor.back()) is_of_what_is_there();
+  while (workspace.cursor.forward()) is_of_what_is_there();
+}
+
+TEST_F(Traces, AnOpeningThatIsCancelledLeavesNoTab) {
+  open();
+  listen();
+  {
+    const test::HeldLane reading(workspace, {Lane::TraceIo});
+    workspace.traces.open(short_trace());
+    for (const JobStatus& job : workspace.answers.jobs().status())
+      if (job.title.starts_with("Opening")) workspace.answers.give_up(job.tag);
+  }
+  test::settle(workspace);
+  ASSERT_EQ(workspace.traces.tabs().size(), 1U);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_THAT(messages[0], HasSubstr("Opening short.h5 was cancelled"));
+  open(short_trace());  // it can be opened still
+  EXPECT_EQ(workspace.traces.tabs().size(), 2U);
+}
+
+TEST_F(Traces, WhatTakesAnothersNameTakesItsPlace) {
+  const std::string part = std::filesystem::absolute("taken.h5.part").string();
+  const std::string name = std::filesystem::absolute("taken.h5").string();
+  std::filesystem::copy_file(whole_trace(), name,
+                             std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(short_trace(), part,
+                             std::filesystem::copy_options::overwrite_existing);
+  open(part);
+  open(name);
+  std::filesystem::rename(part, name);
+  EXPECT_TRUE(workspace.traces.grown(part, name));
+  test::settle(workspace);
+  ASSERT_EQ(workspace.traces.tabs().size(), 1U);
+  EXPECT_EQ(workspace.traces.active()->path, name);
+  EXPECT_EQ(place().info().num_tokens, 500);
+}
+
 TEST_F(Traces, ADeletedFileReadAnewLeavesTheViewAndSaysOneSentence) {
   const auto path = std::filesystem::absolute("gone.h5");
   std::filesystem::copy_file(whole_trace(), path,

@@ -424,8 +424,10 @@ void PanelHost::set_open(const std::vector<std::string>& ids, bool is_open) {
 }
 
 void PanelHost::forget() {
-  for (Source& source : sources_)
+  for (Source& source : sources_) {
     if (source.view != nullptr) source.panel = panels::make_panel(source.view->id);
+    source.lock.let_go();
+  }
 }
 
 }  // namespace kvloupe::shell

@@ -41,14 +41,18 @@ void ViewLock::set(std::optional<state::ViewState> words) {
   state_ = State::Shown;
 }
 
+void ViewLock::let_go() {
+  sight_.lock.reset();
+  on_.reset();
+}
+
 state::Sight* ViewLock::look_up(const state::Traces& traces) {
   const bool is_copy = view_ != nullptr && sight_.id != view_->id;
   if (!words_) return is_copy ? &sight_ : nullptr;
   const state::TraceTab* tab = tab_of(words_->trace, traces);
   if (tab == nullptr || tab->state != state::ResultState::Ready) {
     state_ = tab == nullptr ? State::Closed : State::Loading;
-    sight_.lock.reset();
-    on_.reset();
+    let_go();
     return nullptr;
   }
   if (on_ != tab->selection.place.trace) {

@@ -18,6 +18,8 @@ class ViewLock {
   const std::optional<state::ViewState>& words() const { return words_; }
   void set(std::optional<state::ViewState> words);
 
+  // Holds no trace until it is looked up again, which those in another workspace are not.
+  void let_go();
   // Before the view is drawn in a frame: what it sees; null where it sees the selection as it is, and
   // where it cannot be shown.
   state::Sight* look_up(const state::Traces& traces);

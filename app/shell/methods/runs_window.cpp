@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <utility>
 
 namespace kvloupe::shell {
@@ -254,7 +255,15 @@ std::vector<RunsWindow::Row> RunsWindow::rows_of(state::Workspace& workspace) {
       rows.push_back(std::move(row));
     }
   std::vector<MethodChoice> methods;
-  for (const Row& row : rows) methods.push_back(row.method);
+  std::set<std::string> keys;
+  for (const Row& row : rows) {
+    methods.push_back(row.method);
+    keys.insert(row.method.key());
+  }
+  // A layer's selection is kept for what has a row.
+  const auto has_no_row = [&](const auto& of) { return !keys.contains(of.first); };
+  std::erase_if(summaries_, has_no_row);
+  std::erase_if(kept_, has_no_row);
   const std::vector<std::string> labels = state::labels_of(workspace, methods);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i].label = labels[i];
   return rows;
@@ -446,7 +455,8 @@ void RunsWindow::save(state::Workspace& workspace, const MethodChoice& method) {
   const std::string path = workspace.traces.ready()->path;
   const std::vector<std::string> arguments{"select", path, "--method", method.text, "--save"};
   workspace.answers.jobs().submit<std::string>(
-      Lane::Whole, "save run", fmt::format("Saving {}", state::short_label(method)),
+      Lane::Whole, fmt::format("save run|{}|{}", path, method.text),
+      fmt::format("Saving {}", state::short_label(method)),
       [run = run_command, arguments](const WorkContext&) {
         return std::make_shared<const std::string>(run(arguments));
       },

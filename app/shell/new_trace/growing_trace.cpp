@@ -73,9 +73,12 @@ void GrowingTrace::found(int chunks) {
 }
 
 void GrowingTrace::end(bool there) {
-  // A tab that still opens goes on under the new name. One that was shown and closed stays closed.
-  if (there && !workspace_.traces.grown(part_, output_) && !opened_)
-    workspace_.traces.open(output_);
+  // A tab that still opens goes on under the new name. One that was shown and closed stays closed. A tab of the file that
+  // was replaced shows the new one.
+  if (there && !workspace_.traces.grown(part_, output_)) {
+    workspace_.traces.grown(output_, output_);
+    if (!opened_) workspace_.traces.open(output_);
+  }
   part_.clear();
 }
 

@@ -73,15 +73,17 @@ int SpeakerWindow::draw(const widgets::Palette& palette, const Slide& slide) {
   int step = 0;
   if (ImGui::Begin(kTitle, &open_, kFlags)) {
     clock_ui(palette);
-    widgets::text_colored(palette.muted, fmt::format("{} of {}", slide.number, slide.count));
+    if (slide.count > 0)
+      widgets::text_colored(palette.muted, fmt::format("{} of {}", slide.number, slide.count));
     {
       const widgets::FontScope title(widgets::Type::Title);
       widgets::text_wrapped(palette.text, slide.title);
       if (!slide.text.empty()) widgets::text_wrapped(palette.text, slide.text);
     }
     ImGui::Spacing();
-    widgets::text_wrapped(palette.muted,
-                          slide.next.empty() ? "This is the last one." : "Next: " + slide.next);
+    if (slide.count > 0)
+      widgets::text_wrapped(palette.muted,
+                            slide.next.empty() ? "This is the last one." : "Next: " + slide.next);
     ImGui::Spacing();
     ImGui::BeginDisabled(slide.number <= 1);
     if (ImGui::Button("Back")) step = -1;

@@ -15,7 +15,7 @@ struct Slide {
   std::string title;
   std::string text;                   // may be empty
   std::string next;                   // the title of the one after it; empty: this is the last
-  std::size_t number = 0, count = 0;  // from 1
+  std::size_t number = 0, count = 0;  // from 1; no count: there is nothing to step through yet
 };
 
 class SpeakerWindow {

@@ -29,9 +29,9 @@ struct AlignedTracesQuestion {
     bool same_prompt() const { return same_prompt_; }
     double length_a() const { return corners_.back().a; }
     double length_b() const { return corners_.back().b; }
-    // The chunk that holds most of its tokens; -1: none of them is there.
-    int chunk_in_b(int chunk) const { return chunks_in_b_[static_cast<std::size_t>(chunk)]; }
-    int chunk_in_a(int chunk) const { return chunks_in_a_[static_cast<std::size_t>(chunk)]; }
+    // The chunk that holds most of its tokens; -1: none of them is there, or there is no such chunk.
+    int chunk_in_b(int chunk) const { return partner(chunks_in_b_, chunk); }
+    int chunk_in_a(int chunk) const { return partner(chunks_in_a_, chunk); }
     // A place between tokens, for axes that move together; never falling. What stands in one prompt alone
     // has no extent in the other.
     double in_b(double position, Side side) const;
@@ -47,6 +47,10 @@ struct AlignedTracesQuestion {
     std::vector<int> chunks_in_b_, chunks_in_a_;
     std::vector<Corner> corners_;  // ascending in both
     double moved(double position, Side side, double Corner::*from, double Corner::*to) const;
+    static int partner(const std::vector<int>& chunks, int chunk) {
+      return chunk >= 0 && chunk < std::ssize(chunks) ? chunks[static_cast<std::size_t>(chunk)]
+                                                      : -1;
+    }
   };
 
   std::string key() const { return a->key() + "|" + b->key(); }

@@ -1,6 +1,7 @@
 #include "app/state/questions/results/needle_grid.h"
 
 #include "app/state/workspace.h"
+#include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 
@@ -79,7 +80,7 @@ analysis::ScoreTable all_cells(const analysis::ScoreTable& found,
   return table;
 }
 
-double loss_of(const ScoreCell& cell) { return cell.paired > 0 ? -cell.difference : 1 - cell.mean; }
+double loss_of(const ScoreCell& cell) { return cell.paired > 0 ? cell.loss : 1 - cell.mean; }
 
 // Where a method loses most, and in how many of its cells just as much.
 struct Loss {
@@ -138,6 +139,39 @@ std::string of_the_good(const NeedleGridQuestion& question, const Answer& answer
   return fmt::format(" {} and {} find all that {} finds.", fmt::join(good, ", "), last, all);
 }
 
+// No method loses anything: of those that were asked. Samples that were refused, or not yet run, have no score.
+std::string finding_without_loss(const NeedleGridQuestion& question, const Answer& answer,
+                                 bool compared) {
+  const std::string& other = question.results->label_of(question.against);
+  std::size_t grids = 0, with_scores = 0;
+  std::int64_t refused = 0;
+  for (const Grid& grid : answer.grids) {
+    if (compared && grid.method == question.against) continue;
+    bool has_scores = false;
+    std::int64_t refused_of_it = 0;
+    for (const ScoreCell& cell : grid.scores.cells) {
+      has_scores |= (compared ? cell.paired : cell.scored) > 0;
+      refused_of_it += cell.refused;
+    }
+    ++grids;
+    with_scores += has_scores ? 1 : 0;
+    refused += has_scores ? 0 : refused_of_it;
+  }
+  if (with_scores == grids)
+    return compared ? fmt::format("Every method finds all that {} finds.", other)
+                    : "All needles are found.";
+  const std::string why = refused == 0 ? std::string()
+                                       : fmt::format(": {} {} refused", words_of_samples(refused),
+                                                     refused == 1 ? "was" : "were");
+  if (with_scores == 0)
+    return (compared ? fmt::format("No sample is scored of a method and of {}", other)
+                     : "No sample is scored") +
+           why + ".";
+  const std::string good = of_the_good(question, answer);
+  return (good.empty() ? "" : good.substr(1) + " ") +
+         fmt::format("The others share no scored sample with {}{}.", other, why);
+}
+
 // Where a method misses most of what the other one finds; of one method alone, where it misses most.
 std::string finding_of(const NeedleGridQuestion& question, const Answer& answer) {
   const std::string& other = question.results->label_of(question.against);
@@ -149,9 +183,7 @@ std::string finding_of(const NeedleGridQuestion& question, const Answer& answer)
     const auto loss = worst_of(grid);
     if (loss && loss->is_worse_than(worst)) worst = *loss;
   }
-  if (worst.grid == nullptr)
-    return compared ? fmt::format("Every method finds all that {} finds.", other)
-                    : "All needles are found.";
+  if (worst.grid == nullptr) return finding_without_loss(question, answer, compared);
   const ScoreCell& cell = worst.cell();
   const std::string where =
       worst.alike == 1
@@ -162,10 +194,11 @@ std::string finding_of(const NeedleGridQuestion& question, const Answer& answer)
                                    : fmt::format(" in {} of {} cells", worst.alike, worst.cells);
   std::string text =
       fmt::format("{} misses most{}: it scores {}", name_of(question, answer, *worst.grid), where,
-                  score_text(cell.mean));
+                  score_text(cell.paired > 0 ? cell.paired_mean : cell.mean));
   if (cell.paired > 0)
-    text += fmt::format(" where {} scores {}", other, score_text(cell.mean - cell.difference));
-  if (worst.alike == 1) text += fmt::format(" ({})", words_of_samples(cell.scored));
+    text += fmt::format(" where {} scores {}", other, score_text(cell.their_mean));
+  if (worst.alike == 1)
+    text += fmt::format(" ({})", words_of_samples(cell.paired > 0 ? cell.paired : cell.scored));
   return text + "." + (compared ? of_the_good(question, answer) : "");
 }
 
@@ -180,17 +213,24 @@ std::string name_of(const NeedleGridQuestion& question, const Answer& answer, co
   return answer.several_tasks ? printable(grid.task) + ", " + method : method;
 }
 
-Answer NeedleGridQuestion::work(Steps& /*steps*/) const {
+Answer NeedleGridQuestion::work(Steps& steps) const {
   Answer answer;
   std::set<std::int64_t> lengths;
   std::set<double> depths;
   std::set<std::string> tasks;
+  std::set<std::pair<std::string, std::string>> asked;  // task and method
   for (const ResultSample& sample : results->file.samples) {
     if (!shows(sample) || !has_needle(sample)) continue;
     lengths.insert(sample.length);
     depths.insert(sample.depth);
     tasks.insert(sample.task);
+    asked.emplace(sample.task, sample.method);
   }
+  if (lengths.size() * depths.size() * asked.size() > analysis::kMostScoreCells)
+    throw input_error("the needles cannot be laid out",
+                      fmt::format("there are {} lengths, {} depths and {} methods and tasks",
+                                  lengths.size(), depths.size(), asked.size()),
+                      "show fewer methods");
   answer.lengths.assign(lengths.begin(), lengths.end());
   answer.depths.assign(depths.begin(), depths.end());
   answer.several_tasks = tasks.size() > 1;
@@ -200,6 +240,8 @@ Answer NeedleGridQuestion::work(Steps& /*steps*/) const {
   const auto depth_of = [](const ResultSample& sample) { return format_shortest(sample.depth); };
   for (const std::string& task : tasks)
     for (const std::string& method : methods) {
+      if (!asked.contains({task, method})) continue;
+      steps.context.cancel.throw_if_cancelled();
       const auto length_of = [&](const ResultSample& sample) {
         const bool here = sample.task == task && sample.method == method && has_needle(sample);
         return here ? std::to_string(sample.length) : std::string();

@@ -93,8 +93,8 @@ std::ptrdiff_t worst_of(const analysis::ScoreTable& scores) {
   std::ptrdiff_t worst = -1;
   for (std::size_t i = 0; i < scores.cells.size(); ++i) {
     const ScoreCell& cell = scores.cells[i];
-    if (cell.paired > 0 && cell.worse > 0 &&
-        (worst < 0 || cell.difference < scores.cells[static_cast<std::size_t>(worst)].difference))
+    if (cell.loss > 0 &&
+        (worst < 0 || cell.loss > scores.cells[static_cast<std::size_t>(worst)].loss))
       worst = static_cast<std::ptrdiff_t>(i);
   }
   return worst;
@@ -106,9 +106,14 @@ std::string finding_of(const TaskScoresQuestion& question, const Answer& answer)
   const ScoreCell* worst = answer.worst < 0 ? nullptr : &scores.cells[at];
   const std::string other = question.results->label_of(question.against);
   if (worst == nullptr) {
-    std::int64_t paired = 0;
-    for (const ScoreCell& cell : scores.cells) paired += cell.paired;
-    return paired > 0 ? fmt::format("No method does worse than {} on any sample.", other) : "";
+    std::int64_t paired = 0, lost = 0;
+    for (const ScoreCell& cell : scores.cells) {
+      paired += cell.paired;
+      lost += cell.worse;
+    }
+    if (paired == 0) return "";
+    return fmt::format("No method does worse than {} {}.", other,
+                       lost > 0 ? "on average" : "on any sample");
   }
   const std::string p = p_text(worst->p);
   return fmt::format("{} falls furthest below {} {} {}: {} against {} ({}{}).",
@@ -116,9 +121,9 @@ std::string finding_of(const TaskScoresQuestion& question, const Answer& answer)
                      question.across == "task"    ? "in"
                      : question.across == "depth" ? "at depth"
                                                   : "at",
-                     answer.column_labels[at % scores.columns.size()], score_text(worst->mean),
-                     score_text(worst->mean - worst->difference), words_of_samples(worst->paired),
-                     p.empty() ? "" : ", " + p);
+                     answer.column_labels[at % scores.columns.size()],
+                     score_text(worst->paired_mean), score_text(worst->their_mean),
+                     words_of_samples(worst->paired), p.empty() ? "" : ", " + p);
 }
 
 std::string problem(Workspace& workspace) {
