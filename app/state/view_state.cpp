@@ -3,6 +3,7 @@
 #include "app/state/number_chunks.h"
 #include "app/state/other_trace.h"
 #include "app/state/perspectives.h"
+#include "app/state/questions/results/task_scores.h"
 #include "app/state/shown_methods.h"
 #include "app/state/sight.h"
 #include "app/state/view_fields.h"
@@ -345,12 +346,20 @@ ViewState state_of(const Workspace& workspace) {
 namespace {
 
 ViewState describe_results(const Workspace& workspace, const ViewInfo& view) {
-  ViewState what;
+  ViewState what = state_of_results(workspace);
   if (workspace.has_trace()) what.picture = workspace.selection().picture;
-  what.trace = workspace.results.path();
   what.view = view.id;
   what.options = options_of(workspace, view);
+  return what;
+}
+
+}  // namespace
+
+ViewState state_of_results(const Workspace& workspace) {
+  ViewState what;
+  what.trace = workspace.results.path();
   const ResultsSight& sight = workspace.results.sight;
+  what.options = sight.options;
   what.methods = sight.methods;
   if (sight.against.empty()) return what;
   // The first one named is what the others are compared with.
@@ -360,7 +369,16 @@ ViewState describe_results(const Workspace& workspace, const ViewInfo& view) {
   return what;
 }
 
-}  // namespace
+ResultsSight sight_of(const ViewState& what, const ReadResults& results) {
+  ResultsSight sight = scores_across_more_than_one(results);
+  for (const auto& [name, value] : what.options)
+    attempt(Unknown::PassOver,
+            [&, name = name, value = value] { sight.options[name] = checked_option(name, value); });
+  for (const std::string& method : what.methods)
+    if (std::ranges::find(results.methods, method) != results.methods.end())
+      sight.methods.push_back(method);
+  return sight;
+}
 
 ViewState describe(const Workspace& workspace, const ViewInfo& view) {
   if (view.shows_results) return describe_results(workspace, view);

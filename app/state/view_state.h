@@ -17,6 +17,8 @@
 
 namespace kvloupe::state {
 
+struct ReadResults;
+struct ResultsSight;
 class Workspace;
 struct TraceTab;
 struct ViewInfo;
@@ -80,6 +82,10 @@ ViewState state_of(const TraceTab& tab);
 ViewState state_of(const Workspace& workspace);
 // One view as the window shows it now, without what the view does not draw.
 ViewState describe(const Workspace& workspace, const ViewInfo& view);
+// The file, methods and options of the results that are open. What this file or this version lacks of them is left out when
+// it is opened again.
+ViewState state_of_results(const Workspace& workspace);
+ResultsSight sight_of(const ViewState& what, const ReadResults& results);
 
 // What to do about a place, a method or an option that the trace or this version does not know.
 enum class Unknown { Refuse, PassOver };

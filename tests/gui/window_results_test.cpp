@@ -228,6 +228,38 @@ TEST_F(WindowResults, OthersAreComparedWithTheRowThatIsClicked) {
   EXPECT_FALSE(workspace().results.is_open());
 }
 
+TEST_F(WindowResults, ClosedGiveTheirMemoryBack) {
+  close_all();
+  const auto held = [] { return workspace().memory->held(MemoryPart::Load); };
+  const std::uint64_t before = held();
+  workspace().traces.open(results());
+  settle();
+  frames(4);
+  EXPECT_GT(held(), before);
+  explorer().run_command("results.close");
+  settle();
+  frames(4);
+  EXPECT_EQ(held(), before) << "no view holds what it drew";
+}
+
+// Another file that cannot be read leaves what is shown of this one.
+TEST_F(WindowResults, WhatIsChosenStaysWhereAnotherFileCannotBeRead) {
+  close_all();
+  workspace().traces.open(results());
+  settle();
+  click("task_scores", "task_scores/$$1/##row");
+  const std::string against = workspace().results.against();
+  ASSERT_NE(against, "dense");
+  workspace().choose("task_scores", "across", "budget");
+  workspace().results.open("/nonexistent.h5");
+  settle();
+  EXPECT_EQ(workspace().results.path(), std::filesystem::absolute(results()));
+  EXPECT_EQ(workspace().results.against(), against);
+  EXPECT_EQ(workspace().option("task_scores", "across"), "budget");
+  explorer().run_command("results.close");
+  settle();
+}
+
 TEST_F(WindowResults, AFileThatIsGoneIsSaidOnce) {
   close_all();
   const std::string copy = results() + ".copy.h5";

@@ -127,12 +127,19 @@ TEST_F(SessionSaver, ResultsOfAnEvaluationComeBackBesideTheTraces) {
     test::settle(window.workspace);
     results = std::filesystem::absolute(window.workspace.results.path());
     EXPECT_EQ(window.workspace.selection().perspective, state::results_perspective().id);
+    window.workspace.choose("task_scores", "across", "depth");
+    window.workspace.results.show_methods({"quoka:budget_tokens=64", "snapkv:budget_tokens=64"});
+    window.workspace.results.sight.against = "snapkv:budget_tokens=64";
     window.keeper.save_now();
   }
   {
     Window window;
     EXPECT_EQ(window.open(), std::vector<std::string>{"a.h5"});
     EXPECT_EQ(window.workspace.results.path(), results);
+    EXPECT_EQ(window.workspace.option("task_scores", "across"), "depth");
+    EXPECT_EQ(window.workspace.results.shown(),
+              (std::vector<std::string>{"snapkv:budget_tokens=64", "quoka:budget_tokens=64"}));
+    EXPECT_EQ(window.workspace.results.against(), "snapkv:budget_tokens=64");
     EXPECT_EQ(window.workspace.selection().perspective, state::results_perspective().id);
     // Another trace that is opened now is what is wanted to be seen.
     window.workspace.traces.open(trace("b.h5"));

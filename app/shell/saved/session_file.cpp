@@ -32,14 +32,20 @@ struct Free {
   fs::file_time_type saved;
 };
 
-// Earlier versions kept the paths alone, as "traces".
+// Earlier versions kept the path alone.
+state::ViewState opened_in(const ordered_json& json) {
+  state::ViewState opened = state_of_json(json);
+  if (const auto path = bytes_of_json(json)) opened.trace = *path;
+  return opened;
+}
+
+// Earlier versions had them as "traces".
 std::vector<state::ViewState> tabs_in(const ordered_json& json) {
   std::vector<state::ViewState> tabs;
   const auto list = json.contains("tabs") ? json.find("tabs") : json.find("traces");
   if (list == json.end() || !list->is_array()) return tabs;
   for (const ordered_json& entry : *list) {
-    state::ViewState tab = state_of_json(entry);
-    if (const auto path = bytes_of_json(entry)) tab.trace = *path;
+    state::ViewState tab = opened_in(entry);
     if (!tab.trace.empty() && tabs.size() < kMostTraces) tabs.push_back(std::move(tab));
   }
   return tabs;
@@ -64,7 +70,7 @@ WindowSession read(const fs::path& path) {
   session.active = number_in<std::size_t>(json, "active", kMostTraces);
   if (session.active >= session.tabs.size()) session.active = 0;
   if (const auto results = json.find("results"); results != json.end())
-    session.results = bytes_of_json(*results).value_or("");
+    session.results = opened_in(*results);
   if (const auto locks = json.find("locks"); locks != json.end() && locks->is_object())
     for (const auto& [view, words] : locks->items()) {
       const state::ViewState lock = state_of_json(words);
@@ -149,7 +155,7 @@ void SessionFile::save(const WindowSession& session) const {
   for (const auto& [view, words] : session.locks) locks[view] = json_of_state(words);
   write_small_json(path_, {{"tabs", tabs},
                            {"active", session.active},
-                           {"results", json_of_bytes(session.results)},
+                           {"results", json_of_state(session.results)},
                            {"locks", locks},
                            {"openings", session.openings},
                            {"ended", session.ended}});

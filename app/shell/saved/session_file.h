@@ -16,12 +16,12 @@ namespace kvloupe::shell {
 struct WindowSession {
   std::vector<state::ViewState> tabs;  // from the left; their traces are absolute paths
   std::size_t active = 0;              // index in `tabs`
-  std::string results;  // of an evaluation that are open, an absolute path; empty: none
+  state::ViewState results;            // of an evaluation that are open; no trace: none are
   std::map<std::string, state::ViewState> locks;  // by view
   int openings = 0;    // starts that went on from here and have not shown it yet
   bool ended = false;  // the user closed the window: only who starts without another one goes on
   bool operator==(const WindowSession&) const = default;
-  bool is_empty() const { return tabs.empty() && results.empty(); }
+  bool is_empty() const { return tabs.empty() && results.trace.empty(); }
 };
 
 class SessionFile {

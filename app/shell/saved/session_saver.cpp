@@ -1,7 +1,5 @@
 #include "app/shell/saved/session_saver.h"
 
-#include "app/state/questions/results/task_scores.h"
-
 #include <imgui.h>
 
 #include <algorithm>
@@ -48,8 +46,10 @@ void SessionSaver::restore(const WindowSession& session) {
     if (explorer_.settings().restore_places && tab != path_alone) at = tab;
     workspace_.traces.open(tab.trace, at, state::Unknown::PassOver);
   }
-  if (!session.results.empty())
-    workspace_.results.open(session.results, state::scores_across_more_than_one);
+  if (!session.results.trace.empty())
+    workspace_.results.open(session.results.trace, [what = session.results](const auto& results) {
+      return state::sight_of(what, results);
+    });
   explorer_.panels().set_locks(session.locks);
   if (session.active >= session.tabs.size()) return;
   for (const auto& tab : workspace_.traces.tabs())
@@ -109,8 +109,11 @@ void SessionSaver::save_session() {
   WindowSession session;
   session.ended = ended_;
   session.locks = explorer_.panels().locks();
-  if (workspace_.results.is_open())
-    session.results = std::filesystem::absolute(workspace_.results.path()).string();
+  session.results = state::state_of_results(workspace_);
+  // What is shown of a file is not known before it is read.
+  if (workspace_.results.state() == state::ResultState::Loading && saved_session_ &&
+      saved_session_->results.trace == session.results.trace)
+    session.results = saved_session_->results;
   for (const auto& tab : workspace_.traces.tabs()) {
     if (tab.get() == workspace_.traces.active()) session.active = session.tabs.size();
     session.tabs.push_back(state::state_of(*tab));
