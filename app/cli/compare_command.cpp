@@ -15,6 +15,7 @@
 #include "core/engine/engine.h"
 #include "core/replay/request_checks.h"
 #include "core/replay/sweep.h"
+#include "core/session/session.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,7 +52,9 @@ struct CompareArguments {
   bool json = false;
   bool force = false;
 
-  bool prints_a_file() const { return csv == "-" || markdown == "-" || latex == "-"; }
+  bool prints_a_file() const {
+    return csv == "-" || markdown == "-" || latex == "-" || chart.is_printed();
+  }
 };
 
 // The methods, for a sentence.
@@ -192,10 +195,21 @@ std::vector<std::string> names_of(const replay::SweepPlan& plan, const CompareAr
   return names;
 }
 
-// The chunk that holds a token, where the prompt is cut anew or as it was.
-int chunk_of(std::int32_t token, const std::optional<int>& chunk_size,
-             const trace::TraceInfo& info) {
-  return chunk_size ? token / *chunk_size : std::max(0, info.chunk_of_token(token));
+// As the prompt is cut anew, or as it was.
+std::vector<trace::ChunkInfo> chunks_of(const CompareArguments& arguments,
+                                        const trace::TraceInfo& info) {
+  return arguments.chunk_size ? session::cut_anew(info, *arguments.chunk_size) : info.chunks;
+}
+
+// The chunk that holds a token.
+int chunk_of(std::int32_t token, const std::vector<trace::ChunkInfo>& chunks) {
+  const auto found = std::ranges::find_if(
+      chunks, [&](const trace::ChunkInfo& chunk) { return token < chunk.end(); });
+  return static_cast<int>(found - chunks.begin());
+}
+
+bool cuts_anew(const std::vector<replay::SweepAxis>& axes) {
+  return std::ranges::any_of(axes, [](const replay::SweepAxis& axis) { return axis.cuts_anew(); });
 }
 
 // Which cells of a trace are averaged, and whose keys are watched there.
@@ -204,7 +218,7 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   replay::Counted counted;
   counted.chunks = arguments.scope_chunks.numbers;
   if (!counted.chunks.empty()) {
-    if (!arguments.chunk_size) replay::check_chunk(counted.chunks.back(), info.chunks.size());
+    replay::check_chunk(counted.chunks.back(), chunks_of(arguments, info).size());
     for (const int chunk : counted.chunks)
       if (!arguments.chunk_size && !info.has_queries(chunk))
         throw trace::lacks_queries(info, chunk);
@@ -213,8 +227,11 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   }
   if (const auto from = span_of("--from", arguments.from, info)) {
     counted.from = from->begin;
-    described.chunks = fmt::format("the chunks from {} on (chunk {})", printable(from->name),
-                                   chunk_of(from->begin, arguments.chunk_size, info));
+    described.chunks = fmt::format("the chunks from {} on", printable(from->name));
+    // A sweep of chunk sizes cuts the prompt in several ways.
+    if (!cuts_anew(axes_of(arguments)))
+      described.chunks +=
+          fmt::format(" (chunk {})", chunk_of(from->begin, chunks_of(arguments, info)));
   }
   described.span = span_of("--span", arguments.span, info);
   if (!described.span) return counted;
@@ -223,7 +240,7 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
   // All chunks, where that is what was asked for.
   if (arguments.scope_chunks.given() || !arguments.from.empty()) return counted;
   counted.watched = replay::watched_from_question(keys, info);
-  described.span_from_chunk = chunk_of(counted.watched->from, arguments.chunk_size, info);
+  described.span_from_chunk = chunk_of(counted.watched->from, chunks_of(arguments, info));
   described.span_from_question = counted.watched->from > 0;
   return counted;
 }
@@ -285,6 +302,10 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   if (!arguments.from.empty() && arguments.scope_chunks.given())
     throw usage_error("--from cannot be combined with --scope-chunks",
                       "each says which chunks are averaged", "leave one of them out");
+  if (arguments.scope_chunks.given() && cuts_anew(axes))
+    throw usage_error("--scope-chunks cannot be combined with --sweep chunk_size",
+                      "a chunk's number is another place in each cut",
+                      "use --from, or compare one --chunk-size at a time");
   const replay::SweepPlan plan = replay::plan_sweep(list.methods, axes);
   check_files(arguments, list.methods);
   const std::optional<ChartAxes> chart = chart_of(arguments, axes, target.has_value());

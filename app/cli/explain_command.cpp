@@ -17,6 +17,7 @@
 #include "core/engine/engine.h"
 #include "core/replay/explain.h"
 #include "core/replay/replay.h"
+#include "core/replay/request_checks.h"
 #include "core/replay/span_loss.h"
 
 #include <fmt/format.h>
@@ -268,6 +269,7 @@ void say_anew(const ExplainArguments& arguments, const replay::MethodChoice& cho
             printable(replay::short_name(*choice.spec)));
   auto request = request_of<replay::ReplayRequest>(arguments);
   request.spec = *choice.spec;
+  request.layers = replay::checked_layers_of_run(session, choice.run, request.layers);
   request.want_mass = false;
   const replay::ReplayResult anew = engine().replay(session, request, reporting_context("cells"));
   std::size_t differ = 0, layer = 0;

@@ -15,6 +15,7 @@
 #include "core/engine/engine.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
+#include "core/replay/request_checks.h"
 #include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
@@ -327,8 +328,10 @@ void check_picture(const LatencyArguments& arguments) {
 }
 
 std::vector<int> layers_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {
-  if (!arguments.layers.given()) return {info.layers[info.layers.size() / 2]};
-  return arguments.layers.numbers.empty() ? info.layers : arguments.layers.numbers;
+  if (!arguments.layers.numbers.empty()) return arguments.layers.numbers;
+  const std::vector<int> layers = replay::checked_layers(info, {});
+  if (arguments.layers.given()) return layers;
+  return {layers[layers.size() / 2]};
 }
 
 std::vector<int> chunks_of(const LatencyArguments& arguments, const trace::TraceInfo& info) {

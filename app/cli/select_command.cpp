@@ -178,10 +178,12 @@ std::string answer_json(const ReplayResult& result, std::optional<int> chunk_siz
   return json_text("kvloupe-select/1", json);
 }
 
-double mean_of(const std::vector<double>& values) {
+// Nothing where it was not measured (ReplayResult::notes).
+table::Cell mean_of(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
   double sum = 0;
   for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+  return sum / static_cast<double>(values.size());
 }
 
 // Lanes that a row uses, of how many, and what their lack costs; means over the heads.
@@ -203,8 +205,10 @@ std::string heading(const ReplayResult& result, std::optional<int> chunk_size) {
       result.source_mode == trace::LoopMode::ClosedLoop ? "closed loop" : "open loop",
       chunk_size ? fmt::format(", cut anew into chunks of {}", *chunk_size) : "");
   if (result.basis)
-    text += fmt::format("basis fitted on {}, {} tokens; {}\n", printable(result.basis->source),
-                        result.basis->num_tokens,
+    text += fmt::format("basis fitted on {}{}; {}\n", printable(result.basis->source),
+                        result.basis->num_tokens > 0
+                            ? fmt::format(", {} tokens", result.basis->num_tokens)
+                            : std::string(),  // a run does not record how many
                         result.basis->leakage ? "leakage: this trace holds that text"
                                               : "no leakage: this trace holds none of that text");
   return text;
@@ -277,9 +281,13 @@ void check_recorded(const SelectArguments& arguments, const replay::MethodChoice
 ReplayResult selected(const session::TraceSession& session, const replay::MethodChoice& choice,
                       const replay::ReplayRequest& request) {
   const WorkContext context = reporting_context("cells");
-  if (!choice.recorded()) return engine().replay(session, request, context);
-  return engine().recorded_run(session, choice.run, request.layers, request.chunks, true,
-                               request.want_output_error, context, request.device);
+  ReplayResult result =
+      choice.recorded()
+          ? engine().recorded_run(session, choice.run, request.layers, request.chunks, true,
+                                  request.want_output_error, context, request.device)
+          : engine().replay(session, request, context);
+  for (const std::string& note : result.notes) log::warning("{}", note);
+  return result;
 }
 
 // A method of the user's own is run first: what it saved is then read as any run.

@@ -1,5 +1,6 @@
 #include "capture/model/hf_folder.h"
 
+#include "capture/text/parse_json.h"
 #include "core/base/safetensors.h"
 #include "core/base/sha256.h"
 
@@ -26,9 +27,9 @@ json read_json(const fs::path& path) {
   if (bytes.size() > kMaxJsonBytes)
     refuse(fmt::format("it has {} bytes, more than such a file can need", bytes.size()));
   const auto* text = reinterpret_cast<const char*>(bytes.data());
-  json parsed = json::parse(text, text + bytes.size(), nullptr, false);
+  json parsed = parse_json({text, bytes.size()});
   file.require_whole();
-  if (!parsed.is_object()) refuse("it is not a JSON object");
+  if (!parsed.is_object()) refuse("it is not a JSON object, or nests without end");
   return parsed;
 }
 

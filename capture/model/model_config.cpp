@@ -10,6 +10,9 @@
 namespace kvloupe::capture {
 namespace {
 
+// What a trace can be of (FORMAT.md, section 10). For more, room would be taken layer by layer before a tensor is missed.
+constexpr int kMostLayers = 4096, kMostHeads = 65536;
+
 void check_heads(const ModelSource& source, const trace::ModelInfo& info) {
   if (info.num_q_heads % info.num_kv_heads != 0)
     throw damaged(source, fmt::format("its {} query heads do not share {} KV heads evenly",
@@ -58,6 +61,10 @@ ModelConfig read_config(const ModelSource& source) {
   info.num_q_heads = size({"attention.head_count", "num_attention_heads"});
   info.num_kv_heads = static_cast<int>(
       size_or(source, {"attention.head_count_kv", "num_key_value_heads"}, info.num_q_heads));
+  if (info.num_layers > kMostLayers || info.num_q_heads > kMostHeads)
+    throw damaged(source,
+                  fmt::format("it has {} layers of {} query heads; at most {} and {} are read",
+                              info.num_layers, info.num_q_heads, kMostLayers, kMostHeads));
   info.hidden_size = size({"embedding_length", "hidden_size"});
   const Key of_expert{"expert_feed_forward_length", "moe_intermediate_size"};
   model.ffn_size = source.integer(of_expert)

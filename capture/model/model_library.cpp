@@ -3,6 +3,7 @@
 #include "capture/model/family.h"
 #include "capture/model/model_config.h"
 #include "capture/model/model_file.h"
+#include "capture/text/parse_json.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
 
@@ -102,7 +103,7 @@ std::optional<fs::path> blob_of(const fs::path& models, const fs::path& manifest
     return std::nullopt;
   std::ifstream stream(manifest, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   if (!json.is_object() || !json.contains("layers") || !json["layers"].is_array())
     return std::nullopt;
   for (const auto& layer : json["layers"]) {

@@ -1,6 +1,7 @@
 // Reading and checking of prompts.
 #include "capture/run/prompt_source.h"
 
+#include "capture/text/parse_json.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -62,7 +63,7 @@ std::string string_member(const nlohmann::json& message, const char* name, std::
 }  // namespace
 
 std::vector<Message> parse_messages(const std::string& content) {
-  const nlohmann::json json = nlohmann::json::parse(content, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = parse_json(content);
   if (json.is_discarded()) {
     throw input_error("the messages are not usable", "they are not JSON", kMessageForm);
   }

@@ -1,5 +1,6 @@
 #include "capture/text/hf_tokenizer.h"
 
+#include "capture/text/parse_json.h"
 #include "capture/text/tokenizer_json.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
@@ -47,8 +48,8 @@ std::optional<std::string> read_file(const fs::path& path, std::uintmax_t most) 
 json read_object(const fs::path& path) {
   const auto content = read_file(path, kMaxSmallBytes);
   if (!content) return json::object();
-  json value = json::parse(*content, nullptr, /*allow_exceptions=*/false);
-  if (!value.is_object()) throw refused(path, "it is no JSON object");
+  json value = parse_json(*content);
+  if (!value.is_object()) throw refused(path, "it is no JSON object, or nests without end");
   return value;
 }
 

@@ -1,5 +1,6 @@
 #include "capture/text/tokenizer_json.h"
 
+#include "capture/text/parse_json.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 
@@ -17,6 +18,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kMaxId = 1 << 22;
 constexpr int kMaxDepth = 64;
+constexpr std::size_t kMostPieces = 64;  // each is looked for in the whole vocabulary
 
 Error refused(std::string why) {
   return input_error(
@@ -254,6 +256,7 @@ class Reader {
     for (const json& piece : single) {
       if (piece.contains("Sequence")) text_came = true;
       if (!member(piece, "SpecialToken").is_object() || text_came) continue;
+      if (single.size() > kMostPieces) throw refused("its post-processor adds tokens without end");
       const std::string text = text_of(member(piece, "SpecialToken"), "id");
       for (std::size_t id = 0; id < data_.tokens.size(); ++id)
         if (data_.tokens[id] == text) data_.bos = static_cast<std::int32_t>(id);
@@ -270,16 +273,8 @@ class Reader {
 }  // namespace
 
 TokenizerData parse_tokenizer_json(std::string_view content) {
-  int deepest = 0;
-  const json root = json::parse(
-      content,
-      [&](int depth, json::parse_event_t, json&) {
-        deepest = std::max(deepest, depth);
-        return depth <= kMaxDepth;
-      },
-      /*allow_exceptions=*/false);
-  if (root.is_discarded() || !root.is_object()) throw refused("it is no JSON object");
-  if (deepest > kMaxDepth) throw refused("it nests without end");
+  const json root = parse_json(content);
+  if (!root.is_object()) throw refused("it is no JSON object, or nests without end");
   return Reader(root).read();
 }
 

@@ -59,7 +59,6 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
   const auto order = selection::ranked(
       std::span(first, static_cast<std::size_t>(cell.num_candidates)), cell.num_candidates);
   result.verdict.resize(static_cast<std::size_t>(cell.end_of_candidates()), KeyVerdict::Neither);
-  double missed = 0;
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     const auto position = static_cast<std::int32_t>(cell.first_candidate) + order[rank];
     const bool is_selected = selected[static_cast<std::size_t>(position)] != 0;
@@ -68,12 +67,9 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
     result.hits += verdict == KeyVerdict::Hit;
     result.misses += verdict == KeyVerdict::Miss;
     result.wastes += verdict == KeyVerdict::Waste;
-    if (!is_selected) missed += static_cast<double>(values[position]);
     result.by_true_rank.push_back({position, static_cast<double>(values[position]),
                                    static_cast<std::int32_t>(rank), verdict});
   }
-  const double whole = sum_of(first, first + cell.num_candidates);
-  result.missed_mass = whole > 0 ? missed / whole : 0;
   const replay::RowMetrics metrics =
       cell.reads_masks
           ? replay::CellTruth(loaded, {}).metrics(layout, cell, static_cast<std::size_t>(row))
@@ -81,6 +77,7 @@ SelectedVsTrue selected_vs_true(const session::TraceSession& session,
                              cell.span.phase)
                 .metrics(kept.positions);
   result.mass_recall = cell.dense_reason ? 1 : metrics.mass_recall;
+  result.missed_mass = 1 - result.mass_recall;
   result.topk_overlap = cell.dense_reason ? 1 : metrics.topk_overlap;
   return result;
 }

@@ -34,7 +34,7 @@ struct SelectedVsTrue {
   std::int64_t num_candidates = 0;
   std::int64_t hits = 0, misses = 0, wastes = 0;
   double mass_recall = 1, topk_overlap = 1;
-  double missed_mass = 0;             // share of the candidates' mass on keys not selected
+  double missed_mass = 0;             // 1 - mass_recall
   std::vector<float> mass;            // [T] M of the row
   std::vector<KeyVerdict> verdict;    // [P or T]
   std::vector<KeyRank> by_true_rank;  // candidates, largest mass first

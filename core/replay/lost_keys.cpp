@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <tuple>
 
 namespace kvloupe::replay {
 namespace {
@@ -44,18 +45,17 @@ class RowLosses {
         known = static_cast<Stage>(cause);
       }
       if (own > 0)
-        keys_[cause].push_back(
-            {layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0, known});
+        add({layer_, run.cell.chunk, row_, key, own, whole > 0 ? own / whole : 0, known},
+            keys_[cause]);
     }
     sums.cells += counted;
   }
 
   void finish(LostKeys& result) {
-    const auto more = [](const LostKey& a, const LostKey& b) { return a.mass > b.mass; };
     for (std::vector<LostKey>& keys : keys_) {
       const std::size_t count = std::min(keys.size(), request_.count);
       std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(count), keys.end(),
-                        more);
+                        is_worse);
       result.keys.insert(result.keys.end(), keys.begin(),
                          keys.begin() + static_cast<std::ptrdiff_t>(count));
     }
@@ -99,6 +99,21 @@ class RowLosses {
         mark(it->rows[static_cast<std::size_t>(row_)], static_cast<std::uint8_t>(it->stage));
     mark(run.selection.rows[static_cast<std::size_t>(row_)], kKept);
     return causes;
+  }
+
+  // Of one row and cause.
+  static bool is_worse(const LostKey& a, const LostKey& b) {
+    return std::tuple(-a.mass, a.chunk, a.key) < std::tuple(-b.mass, b.chunk, b.key);
+  }
+
+  // In a long trace most keys are lost in most chunks: now and then those are let go that cannot be among the worst.
+  void add(const LostKey& lost, std::vector<LostKey>& keys) const {
+    constexpr std::size_t kRoom = 1024;
+    keys.push_back(lost);
+    if (keys.size() < 2 * request_.count + kRoom) return;
+    const auto end = keys.begin() + static_cast<std::ptrdiff_t>(request_.count);
+    std::nth_element(keys.begin(), end, keys.end(), is_worse);
+    keys.erase(end, keys.end());
   }
 
   static constexpr int kNotYet = -1, kNotKnown = -2;
@@ -169,9 +184,9 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
   result.method = request.method;
   result.span = request.span;
   result.layout = layout_of(request.method, session.info());
-  result.layers = request.method.known()
-                      ? checked_layers(session.info(), request.layers)
-                      : checked_layers_of_run(session, request.method.run, request.layers);
+  result.layers = request.method.recorded()
+                      ? checked_layers_of_run(session, request.method.run, request.layers)
+                      : checked_layers(session.info(), request.layers);
   const std::vector<int> chunks =
       checked_chunks(session.info(), request.chunks, session.info().chunks.size());
   // What is evicted is decided by all chunks before.

@@ -166,8 +166,8 @@ SpanLoss span_loss(const session::TraceSession& session, const SpanLossRequest& 
                    const WorkContext& context) {
   SpanLoss loss = described(session, request);
   const std::vector<int> layers =
-      request.method.known() ? checked_layers(session.info(), request.layers)
-                             : checked_layers_of_run(session, request.method.run, request.layers);
+      request.method.recorded() ? checked_layers_of_run(session, request.method.run, request.layers)
+                                : checked_layers(session.info(), request.layers);
   std::int64_t done = 0;
   for (const int layer : layers) {
     SpanLoss of_layer = described(session, request);

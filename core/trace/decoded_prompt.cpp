@@ -12,4 +12,11 @@ std::int32_t answer_begin(const TraceInfo& info) {
   return info.num_tokens;
 }
 
+std::optional<TokenSpan> decoded_prompt_within(const TokenSpan& span, std::int32_t end) {
+  if (span.name != kDecodedPrompt || span.begin >= end) return std::nullopt;
+  TokenSpan kept = span;
+  kept.end = std::min(kept.end, end);
+  return kept;
+}
+
 }  // namespace kvloupe::trace

@@ -105,6 +105,21 @@ TEST(DecodeFrom, ASpanIsWhereItBegins) {
   EXPECT_EQ(spans.back().end, kPrompt);
 }
 
+// Else the tokens of the prompt would pass for sampled ones.
+TEST(DecodeFrom, ASliceThatEndsInItKnowsWhichTokensAreOfThePrompt) {
+  capture_tiny(decoding_options("to_slice.h5"));
+  trace::SliceRequest request;
+  request.until_chunk = 12;  // three chunks before 150, then ten tokens
+  const trace::Slice slice = trace::slice_trace("to_slice.h5", request, "sliced.h5", true, {});
+  EXPECT_EQ(slice.left_out, std::vector<std::string>{});
+  EXPECT_EQ(slice.num_tokens, kPrefilled + 10);
+  EXPECT_EQ(trace::answer_begin(trace::TraceReader("sliced.h5").info()), slice.num_tokens);
+  EXPECT_EQ(trace::check_trace("sliced.h5").defects, std::vector<std::string>{});
+  request.until_chunk = 1;  // all of it stands behind
+  trace::slice_trace("to_slice.h5", request, "sliced.h5", true, {});
+  EXPECT_EQ(trace::answer_begin(trace::TraceReader("sliced.h5").info()), 128);
+}
+
 TEST(DecodeFrom, PlacesThatLeaveNothingAreRefused) {
   CaptureOptions options = decoding_options("never.h5");
   for (const char* position : {"0", "-1", "230", "99999999999"}) {

@@ -131,6 +131,11 @@ TEST(TokenizerJson, WhatCannotBeMappedIsNamed) {
     EXPECT_THAT(refusal([&] { Tokenizer(parse_tokenizer_json(damaged.dump())); }),
                 HasSubstr("regular expression"));
   }
+  json many = sound;
+  many["post_processor"] = {{"type", "TemplateProcessing"}, {"single", json::array()}};
+  for (int i = 0; i < 100; ++i)
+    many["post_processor"]["single"].push_back({{"SpecialToken", {{"id", "<s>"}}}});
+  EXPECT_THAT(refusal([&] { parse_tokenizer_json(many.dump()); }), HasSubstr("without end"));
   EXPECT_THAT(refusal([] { parse_tokenizer_json("[]"); }), HasSubstr("no JSON object"));
   EXPECT_THAT(refusal([] { parse_tokenizer_json("{\"model\": "); }), HasSubstr("no JSON object"));
   EXPECT_THAT(refusal([] { parse_tokenizer_json("{\"a\":" + std::string(100000, '[')); }),

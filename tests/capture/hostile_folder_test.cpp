@@ -123,6 +123,15 @@ TEST_F(HostileFolder, AnIndexThatLeadsElsewhere) {
   EXPECT_THAT(refusal(), HasSubstr("not a JSON object"));
 }
 
+// To copy what nests so deep takes more stack than there is.
+TEST_F(HostileFolder, AConfigurationThatNestsWithoutEnd) {
+  constexpr std::size_t kDepth = 400000;
+  take("qwen3");
+  write("config.json", R"({"model_type": "qwen3", "text_config": {"a": )" +
+                           std::string(kDepth, '[') + std::string(kDepth, ']') + "}}");
+  EXPECT_THAT(refusal(), HasSubstr("nests without end"));
+}
+
 TEST_F(HostileFolder, WeightsThatAreNotWhatTheyClaim) {
   take("qwen3");
   write("model.safetensors", text("model.safetensors").substr(0, 5000));
@@ -159,7 +168,9 @@ TEST_F(HostileFolder, ConfigurationsThatMakeNoSense) {
               HasSubstr("num_hidden_layers"));
   EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = 1e300; }),
               HasSubstr("num_hidden_layers"));
-  EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = 1 << 23; }), HasSubstr("missing"));
+  EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = 4096; }), HasSubstr("missing"));
+  EXPECT_THAT(with_config([](json& c) { c["num_hidden_layers"] = 4097; }),
+              HasSubstr("at most 4096"));
   EXPECT_THAT(with_config([](json& c) { c["hidden_size"] = "many"; }), HasSubstr("hidden_size"));
   EXPECT_THAT(with_config([](json& c) { c["hidden_size"] = 1 << 24; }), HasSubstr("shape"));
   EXPECT_THAT(with_config([](json& c) { c["num_key_value_heads"] = 3; }), HasSubstr("evenly"));

@@ -123,6 +123,19 @@ TEST(CompareSweep, DecodeRowsHaveRecallAtFixedK) {
   EXPECT_GT(decode, 0);
 }
 
+// Chunks are named as the prompt is cut, decode steps behind it too.
+TEST(CompareSweep, ChunksAreThoseOfTheCut) {
+  const ProgramResult absent = compare(
+      {"--method", "oracle:budget_tokens=24", "--chunk-size", "16", "--scope-chunks", "900"});
+  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_THAT(absent.last_error_line(), HasSubstr("chunk 900 is not in this trace"));
+  // Ten chunks of the prompt, of 149 tokens, then three steps of one token.
+  const ProgramResult from =
+      compare({"--method", "oracle:budget_tokens=24", "--chunk-size", "16", "--from", "151"});
+  EXPECT_EQ(from.exit_code, 0) << from.standard_error;
+  EXPECT_THAT(from.standard_output, HasSubstr("(chunk 12)"));
+}
+
 TEST(CompareSweep, WrongArgumentsAreUsageErrors) {
   const std::vector<std::vector<std::string>> wrong = {
       {"--sweep", "nonesuch=1,2"},
@@ -133,6 +146,7 @@ TEST(CompareSweep, WrongArgumentsAreUsageErrors) {
       {"--sweep", "budget_ratio=0.5,2"},
       {"--sweep", "num_queries=2", "--sweep", "num_queries=4"},
       {"--sweep", "chunk_size=16", "--chunk-size", "16"},
+      {"--sweep", "chunk_size=16,32", "--scope-chunks", "1"},
       {"--target", "mass_recall=0.9"},
       {"--sweep", "num_queries=2", "--target", "cells=4"},
       {"--sweep", "num_queries=2", "--target", "span_kept=1"},

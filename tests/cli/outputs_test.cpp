@@ -131,6 +131,13 @@ TEST_F(Outputs, WriteThroughAFifoAndToStandardOutput) {
   const std::string rows =
       run_program({"compare", "in.h5", "--method", "dense", "--csv", "-"}).standard_output;
   EXPECT_EQ(rows.rfind("method,phase,", 0), 0U) << rows;
+  const ProgramResult picture = run_program(
+      {"compare", "in.h5", "--method", "oracle", "--sweep", "budget_tokens=8,16", "--svg", "-"});
+  EXPECT_EQ(picture.exit_code, 0) << picture.standard_error;
+  EXPECT_EQ(picture.standard_output.rfind("<svg", 0), 0U);
+  EXPECT_TRUE(picture.standard_output.ends_with("</svg>\n") ||
+              picture.standard_output.ends_with("</svg>"))
+      << "the picture alone";
   expect_refused(run_program({"compare", "in.h5", "--method", "dense", "--csv", "-", "--json"}), 2,
                  "--csv -");
 }

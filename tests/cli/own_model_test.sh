@@ -33,7 +33,9 @@ run_line() {
     "./kvloupe.sh "*.h5)
       # A window on it: still there after some seconds, then told to end.
       [[ -f ${line#./kvloupe.sh } ]] || { echo "FAILED: ${line#./kvloupe.sh } was not written"; exit 1; }
-      xvfb-run -a timeout --signal=INT 8 "$program" --config-dir config "${line#./kvloupe.sh }" || code=$?
+      # Its own code: that of xvfb-run may be of its cleaning up.
+      xvfb-run -a bash -c 'timeout --signal=INT 8 "$@"; echo $? >window_code' - "$program" --config-dir config "${line#./kvloupe.sh }" || true
+      code=$(<window_code)
       [[ $code == 124 || $code == 130 ]] || { echo "FAILED: the window ended with $code"; exit 1; }
       ;;
     "./kvloupe.sh select "* | "./kvloupe.sh compare "*) eval "KVLOUPE_PYTHON=$python $program ${line#./kvloupe.sh }" ;;

@@ -165,6 +165,18 @@ TEST_F(RecordedRuns, ExplainSaysWhatIsKnown) {
   EXPECT_EQ(worst["keys"][0]["lost_at"], "evicted");
 }
 
+// Run 2 holds layer 3 alone, of a method that is known.
+TEST_F(RecordedRuns, OneOfSomeLayersIsExplainedInThese) {
+  const json worst = answer("explain", {"--method", "run:2", "--worst", "5"});
+  ASSERT_FALSE(worst["keys"].empty());
+  for (const json& key : worst["keys"]) EXPECT_EQ(key["layer"], 3);
+  const json alone =
+      answer("explain", {"--method", "quoka:budget_tokens=24", "--layer", "3", "--worst", "5"});
+  EXPECT_EQ(worst["all"]["lost"], alone["all"]["lost"]);
+  const ProgramResult span = run("explain", {"--method", "run:2", "--span", "10-14"});
+  EXPECT_EQ(span.exit_code, 0) << span.standard_error;
+}
+
 TEST_F(RecordedRuns, ReportAndExportTakeThem) {
   fs::remove_all("recorded_report");
   ASSERT_EQ(run("report", {"--method", kCustom, "-o", "recorded_report"}).exit_code, 0);

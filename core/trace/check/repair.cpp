@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "core/trace/check/validate.h"
+#include "core/trace/decoded_prompt.h"
 #include "core/trace/queries_note.h"
 #include "core/trace/trace_writer.h"
 #include "core/trace/write/part_file.h"
@@ -48,7 +49,9 @@ void plan_tokens(const TraceReader& reader, Plan& plan, std::vector<std::string>
     left_out.push_back(fmt::format("the id {} of token {}: 0 stands there", ids[t], t));
   }
   for (const auto& span : reader.info().spans) {
-    if (span.end <= plan.chunks.back().end()) {
+    if (const auto kept = decoded_prompt_within(span, plan.chunks.back().end())) {
+      plan.header.spans.push_back(*kept);
+    } else if (span.end <= plan.chunks.back().end()) {
       plan.header.spans.push_back(span);
     } else {
       left_out.push_back(fmt::format("the span {}: it ends at token {} of {}", span.name, span.end,

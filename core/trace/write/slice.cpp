@@ -190,7 +190,9 @@ Plan make_plan(const TraceReader& reader, const SliceRequest& request, const Wor
   plan.whole = header.layers == info.layers && plan.chunks.size() == info.chunks.size() &&
                header.dtype == info.dtype;
   for (const TokenSpan& span : info.spans) {
-    if (span.end <= header.max_tokens)
+    if (const auto kept = decoded_prompt_within(span, header.max_tokens))
+      header.spans.push_back(*kept);
+    else if (span.end <= header.max_tokens)
       header.spans.push_back(span);
     else
       plan.left_out.push_back(fmt::format("the span {}: it ends at token {} of {}", span.name,
