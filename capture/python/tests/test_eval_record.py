@@ -13,8 +13,11 @@ import unittest
 from unittest import mock
 
 import h5py
+from lm_eval.tasks import TaskManager
 
 import kvloupe
+from kvloupe.eval import harness_tasks
+from kvloupe.results import planned
 from kvloupe.results.record import nan_as_unknown
 from kvloupe.results.results_file import read_results, write_results
 
@@ -124,6 +127,11 @@ class OneSample(unittest.TestCase):
         self.assertIn("was not found; `kvloupe models` lists no llama; name its file or folder by --model", said)
 
 
+def small_manager(_, folders, metadata):
+    """Without the ten thousand files of the harness."""
+    return TaskManager(include_path=folders, include_defaults=False, metadata=metadata)
+
+
 class Refused(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -161,6 +169,24 @@ class Refused(unittest.TestCase):
         task = folder / "tiny_text.yaml"
         task.write_text(task.read_text().replace(str(tasks(COUNT)), str(folder)))
         self.refuse("cannot be made again; the task tiny_text gives other documents now", folder=folder)
+
+    def test_a_task_that_the_file_names_by_its_path(self):
+        """A file of results may come from anyone: no program runs that it names, and no task but one."""
+        folder, ran = scratch("not-named"), scratch("it-ran.txt")
+        folder.mkdir()
+        (folder / "evil.py").write_text(f"open({str(ran)!r}, 'w').close()\n\n\ndef of(doc, results):\n    return {{}}\n")
+        task = folder / "evil.yaml"
+        task.write_text((tasks(COUNT) / "tiny_loss.yaml").read_text().replace("tiny_loss", "tiny_evil").replace("loss.of", "evil.of"))
+        run, records, _ = read_results(self.path)
+        path = scratch("refused-path.h5")
+        for name in (str(task), "tiny_*", "tiny_group", "tiny_tag"):
+            (tasks(COUNT) / "group.yaml").write_text("group: tiny_group\ntask: [tiny_text]\n")
+            self.addCleanup((tasks(COUNT) / "group.yaml").unlink, missing_ok=True)
+            of_name = [{**each, "task": name} for each in records]
+            write_results(path, run, of_name, planned.joined([], of_name))
+            with mock.patch.object(harness_tasks, "_manager", small_manager):
+                self.refuse(f"there is no task {name[:80]}; neither", path=path)
+        self.assertFalse(ran.exists())
 
     def test_no_room(self):
         with mock.patch("shutil.disk_usage", lambda _: types.SimpleNamespace(free=1 << 20)):

@@ -143,14 +143,14 @@ def opened(options, model, method):
     return lm
 
 
-def asked_samples(options, lm, gen_kwargs):
+def asked_samples(options, lm, gen_kwargs, trusted=True):
     metadata = {"model": lm.model}
     if options.lengths:
         metadata["max_seq_lengths"] = options.lengths
     if options.depths:
         metadata["depths"] = options.depths
     tasks = harness_tasks.load_tasks(options.tasks, include_paths=options.include_path, metadata=metadata, seed=options.seed,
-                                     num_fewshot=options.num_fewshot, gen_kwargs=gen_kwargs, may_download=options.download)
+                                     num_fewshot=options.num_fewshot, gen_kwargs=gen_kwargs, may_download=options.download, trusted=trusted)
     chat = {name: getattr(options, name) for name in ("system_instruction", "apply_chat_template")} | {"fewshot_as_multiturn": as_turns(options)}
     return [sample for name, task in tasks.items() for sample in samples_of(name, task, options.limit, lm, chat)]
 

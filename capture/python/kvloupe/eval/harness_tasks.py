@@ -16,17 +16,23 @@ from . import lent_tokenizer
 from .data_folder import missing_of
 
 LEAST_OF_VT = 1024
+MOST_TOLD_OF_NAME = 80
+TASKS = (Kind.TASK, Kind.PY_TASK)
 OWN_TASKS = pathlib.Path(__file__).resolve().parents[1] / "tasks"
 
 
-def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs, may_download):
-    """{name: Task}. What lacks its data is told for all of them at once."""
+def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs, may_download, trusted=True):
+    """{name: Task}. What lacks its data is told for all of them at once.
+
+    trusted: whether the user gave the names. Those that a file gives are of single tasks that the harness, this package or a folder of the
+    user's has: a path among them would run the program beside it, and a pattern all tasks that there are.
+    """
     for path in include_paths:
         if not os.path.isdir(path):
             raise KvloupeError(f"--include-path {path} cannot be used", "it is no folder", "name a folder of task files (.yaml)")
     manager = _manager(names, [OWN_TASKS, *include_paths], metadata)
     loaded, missing = {}, {}
-    for name in _leaves(manager, names):
+    for name in _leaves(manager, names) if trusted else _known_tasks(manager, names):
         if name == "ruler_vt" and min(metadata.get("max_seq_lengths", [LEAST_OF_VT])) < LEAST_OF_VT:
             raise KvloupeError("the task ruler_vt cannot be prepared",
                                "its example alone is longer than so short a text, and it would look for one for ever",
@@ -103,9 +109,17 @@ def _leaves(manager, names):
     return list(dict.fromkeys(found))
 
 
+def _known_tasks(manager, names):
+    for name in names:
+        if name not in manager.task_index or manager.task_index[name].kind not in TASKS:
+            raise KvloupeError(f"there is no task {name[:MOST_TOLD_OF_NAME]}", "neither lm-evaluation-harness nor this package nor --include-path has it",
+                               "name the folder of its file by --include-path")
+    return names
+
+
 def _members(manager, name):
     entry = manager.task_index.get(name)
-    if entry is None or entry.kind in (Kind.TASK, Kind.PY_TASK):
+    if entry is None or entry.kind in TASKS:
         return [name]
     members = sorted(entry.tags) if entry.kind == Kind.TAG else (entry.cfg or {}).get("task", [])
     if not isinstance(members, list) or not all(isinstance(member, str) and member in manager.task_index for member in members):

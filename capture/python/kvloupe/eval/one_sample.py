@@ -6,6 +6,7 @@ import sys
 
 from ..errors import KvloupeError
 from ..eval_engine import engine_of
+from ..printable import printable
 from ..results.journal import Journal
 from ..results.results_file import read_results, write_results
 from ..standard_output import put
@@ -28,7 +29,7 @@ def run_record(options):
         methods = _methods(of_method, chosen["method"], options.output)
         asked, model = _as_asked(options, run, plan, chosen), _model_of(options.model, run, options.output)
         _check_model(run, asked, model, options.output)
-        print(f"making the texts of {chosen['task']} again", file=sys.stderr)
+        print(f"making the texts of {printable(chosen['task'])} again", file=sys.stderr)
         with data_from(options.data or default_folder(), options.download):
             sample = _made_again(asked, model, chosen, options.output)
         put(record_one(asked, model, sample, methods, of_method, lambda: write_results(options.output, run, records, plan)))
@@ -87,7 +88,7 @@ def _made_again(asked, model, chosen, path):
         # All lengths together, as a first run makes them; then its own alone, as a later run with one length more does.
         for lengths in [asked.lengths, [chosen["length"]]] if len(asked.lengths) > 1 else [asked.lengths]:
             asked.lengths = lengths
-            for sample in asked_samples(asked, lm, generation(asked.gen_kwargs)):
+            for sample in asked_samples(asked, lm, generation(asked.gen_kwargs), trusted=False):
                 if sample.digest == chosen["sample"]:
                     return sample
     finally:
