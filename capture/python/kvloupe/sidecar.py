@@ -9,6 +9,7 @@ import numpy as np
 
 from . import header
 from .errors import KvloupeError, one_line
+from .file_image import image_of, write_image
 from .interrupts import dropping
 from .layout import PRODUCER, SCHEMA_VERSION, SIDECAR_FORMAT, describe, describe_plot
 from .part_file import fcntl
@@ -56,10 +57,7 @@ def _fill(temporary, path, trace, method, row_axis, layers, note):
     if exists:
         shutil.copyfile(path, temporary)
         _check(path, trace)
-    with h5py.File(temporary, "r+" if exists else "w", locking=False) as file:
-        _write(file, trace, method, row_axis, layers, note)
-    with open(temporary, "rb+") as written:
-        os.fsync(written.fileno())
+    write_image(temporary, image_of(lambda file: _write(file, trace, method, row_axis, layers, note), temporary if exists else None))
     shutil.copymode(trace.absolute_path, temporary)
     os.replace(temporary, path)
 

@@ -2,6 +2,8 @@
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import unittest
 from unittest import mock
 
@@ -289,6 +291,30 @@ class OwnMethod(unittest.TestCase):
                 trace.add_run("mine", last_keys(2))
             with open(f"{path}.runs.h5", "rb") as file:
                 self.assertEqual(file.read(), content)
+
+    def test_a_full_disk_is_one_sentence_and_the_sidecar_stays_as_it_is(self):
+        """In a process of its own: HDF5 ended it by a signal."""
+        says = """
+import resource, sys
+import numpy as np
+import kvloupe
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+with kvloupe.open(sys.argv[1]) as trace:
+    try:
+        trace.add_run("other", lambda layer, chunk, q, k, v: [np.arange(k.shape[1])] * k.shape[0])
+    except kvloupe.KvloupeError as error:
+        print(error)
+"""
+        path = copy_of("llama", "full")
+        with kvloupe.open(path) as trace:
+            trace.add_run("first", last_keys(2))
+        sidecar = pathlib.Path(f"{path}.runs.h5")
+        before = sidecar.read_bytes()
+        ended = subprocess.run([sys.executable, "-c", says, path, str(len(before) + 100)], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(ended.returncode, 0)
+        self.assertRegex(ended.stdout, "^cannot save the run in .*File too large; free some space")
+        self.assertEqual(sidecar.read_bytes(), before)
+        self.assertEqual(list(path.parent.glob(f"{sidecar.name}?*")), [])
 
     def test_a_sidecar_leads_to_no_other_file(self):
         path, victim = copy_of("llama", "linked"), scratch("victim.h5")

@@ -1,7 +1,10 @@
 """RESULTS.h5: its layout as others read it, layouts that are taken, and files that are wrong in one place."""
+import json
 import math
 import os
 import struct
+import subprocess
+import sys
 import time
 import unittest
 
@@ -104,6 +107,28 @@ class Layout(unittest.TestCase):
     def test_texts_that_hdf5_cannot_hold(self):
         path = written("odd.h5", [record("a\0b\ud800", 0, 1.0)])
         self.assertEqual(read_results(path)[1][0]["method"], "a?b?")
+
+
+class FullDisk(unittest.TestCase):
+    def test_one_sentence_and_nothing_left(self):
+        """In a process of its own: HDF5 ended it by a signal."""
+        says = """
+import json, resource, sys
+from kvloupe.errors import KvloupeError
+from kvloupe.results.results_file import write_results
+record = json.loads(sys.argv[2])
+for most in 1_000, 20_000, 60_000:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    try:
+        write_results(sys.argv[1], {"model": "m"}, [{**record, "id": str(at)} for at in range(400)], {})
+    except KvloupeError as error:
+        print(error)
+"""
+        path = scratch("full-disk.h5")
+        ended = subprocess.run([sys.executable, "-c", says, path, json.dumps(RECORDS[0])], stdout=subprocess.PIPE, text=True)
+        sentence = f"{path} cannot be written; File too large; free some space, or name a file in a folder of yours\n"
+        self.assertEqual((ended.returncode, ended.stdout), (0, 3 * sentence))
+        self.assertEqual(list(path.parent.glob("full-disk.h5*")), [])
 
 
 class OtherLayouts(unittest.TestCase):

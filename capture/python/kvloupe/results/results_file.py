@@ -8,7 +8,8 @@ import h5py
 import numpy as np
 
 from ..compound_rows import read_columns
-from ..errors import KvloupeError
+from ..errors import KvloupeError, one_line
+from ..file_image import image_of, write_image
 from ..heap_texts import check_collections
 from ..stored import BROKEN, Defect, int_attribute, open_dataset, read, text_attribute
 from ..version import __version__
@@ -26,13 +27,14 @@ def write_results(path, run, records, plan):
         os.close(descriptor)
         os.chmod(temporary, 0o666 & ~_umask())
         try:
-            _write(temporary, run, records, plan)
+            write_image(temporary, image_of(lambda file: _fill(file, run, records, plan)))
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)
             raise
-    except OSError as error:
-        raise KvloupeError(f"{path} cannot be written", error.strerror or str(error), "name a file in a folder of yours") from None
+    except (OSError, RuntimeError) as error:
+        raise KvloupeError(f"{path} cannot be written", getattr(error, "strerror", None) or one_line(error),
+                           "free some space, or name a file in a folder of yours") from None
 
 
 def _umask():
@@ -41,24 +43,20 @@ def _umask():
     return mask
 
 
-def _write(path, run, records, plan):
+def _fill(file, run, records, plan):
     total = planned.total(plan)
-    with h5py.File(path, "w") as file:
-        file.attrs.update({"format": FORMAT, "schema_version": SCHEMA, "producer": f"kvloupe-python {__version__}",
-                           "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": int(len(records) == total), "total": total,
-                           "model": str(run.get("model", ""))})
-        _texts(file, "run", [json.dumps(run, sort_keys=True)])
-        _texts(file, "planned", [planned.as_text(plan)])
-        file.create_dataset("samples", data=sample_rows.rows_of(records))
-        texts, numbers = file.create_group("texts"), file.create_group("numbers")
-        for name in sample_rows.TEXTS:
-            _texts(texts, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
-        for names, kind in ((sample_rows.INTEGERS, np.int64), (sample_rows.NUMBERS, np.float64)):
-            for name in names:
-                numbers.create_dataset(name, data=np.array([record[name] for record in records], kind))
-        file.flush()
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
+    file.attrs.update({"format": FORMAT, "schema_version": SCHEMA, "producer": f"kvloupe-python {__version__}",
+                       "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "complete": int(len(records) == total), "total": total,
+                       "model": str(run.get("model", ""))})
+    _texts(file, "run", [json.dumps(run, sort_keys=True)])
+    _texts(file, "planned", [planned.as_text(plan)])
+    file.create_dataset("samples", data=sample_rows.rows_of(records))
+    texts, numbers = file.create_group("texts"), file.create_group("numbers")
+    for name in sample_rows.TEXTS:
+        _texts(texts, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
+    for names, kind in ((sample_rows.INTEGERS, np.int64), (sample_rows.NUMBERS, np.float64)):
+        for name in names:
+            numbers.create_dataset(name, data=np.array([record[name] for record in records], kind))
 
 
 def _texts(group, name, texts):
