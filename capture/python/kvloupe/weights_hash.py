@@ -6,12 +6,33 @@ import pathlib
 from .known_hashes import hash_of_files
 
 PIECE = 1 << 24
+# What decides over a model's answers beside its weights.
+SMALL_FILES = ("config.json", "generation_config.json", "adapter_config.json", "tokenizer*", "special_tokens_map.json", "added_tokens.json",
+               "chat_template*", "vocab*", "merges.txt", "*.model", "*.tiktoken")
 
 
 def hash_of_folder(folder):
     """Of the safetensors files one after the other, by name; "" where there are none."""
     files = weight_files(pathlib.Path(folder))
     return hash_of_files(files, hash_bytes) if files else ""
+
+
+def hash_of_other_weights(folder):
+    """Of those that have no safetensors file of the usual name: older ones, and adapters; "" where there are none."""
+    files = _matching(pathlib.Path(folder), ("*.bin", "*.safetensors"))
+    return hash_of_files(files, hash_bytes) if files else ""
+
+
+def hash_of_small_files(folder):
+    """Of configuration and tokenizer, their names and bytes."""
+    digest = hashlib.sha256()
+    for path in _matching(pathlib.Path(folder), SMALL_FILES):
+        digest.update(f"{path.name} {hash_bytes([path])}\n".encode())
+    return digest.hexdigest()
+
+
+def _matching(folder, patterns):
+    return sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
 
 
 def hash_bytes(files):

@@ -1,7 +1,9 @@
 """Runs that are added to, documents that are too long, and options that would change nothing."""
+import hashlib
 import json
 import math
 import os
+import shutil
 import types
 import unittest
 from unittest import mock
@@ -14,12 +16,14 @@ from kvloupe.eval import KvloupeLM, data_folder
 from kvloupe.eval.program_engine import ProgramEngine
 from kvloupe.eval.run_options import generation, run_of
 from kvloupe.eval.scoring import samples_of
-from kvloupe.results.results_file import read_results
+from kvloupe.results.results_file import read_results, write_results
 
 from .eval_cases import MODEL, command, evaluate, tasks
 from .support import scratch
 
 SPEC = "quoka:budget_tokens=8"
+OPTIONS = types.SimpleNamespace(engine="program", chunk_size=16, device="cpu", compute="auto", seed=1, num_fewshot=None, apply_chat_template=True,
+                                fewshot_as_multiturn=None, system_instruction=None, gen_kwargs=None)
 
 
 def fresh(name):
@@ -64,11 +68,45 @@ class AddedTo(unittest.TestCase):
         self.assertEqual(samples[0].identity[:-1], samples[2].identity[:-1])
 
     def test_gpus_of_one_machine_are_the_same(self):
-        options = types.SimpleNamespace(engine="program", chunk_size=16, compute="auto", seed=1, num_fewshot=None, apply_chat_template=True,
-                                        fewshot_as_multiturn=None, system_instruction=None, gen_kwargs=None)
-        runs = [run_of(types.SimpleNamespace(**vars(options), device=device), MODEL) for device in ("cuda:0", "cuda:1", "cuda", "cpu")]
+        runs = [run_of(types.SimpleNamespace(**vars(OPTIONS) | {"device": device}), MODEL) for device in ("cuda:0", "cuda:1", "cuda", "cpu")]
         self.assertEqual([run == runs[0] for run in runs], [True, True, True, False])
         self.assertTrue(runs[0]["options"]["fewshot_as_multiturn"])
+
+
+class Models(unittest.TestCase):
+    """A folder is another model where anything in it is that decides over answers."""
+
+    def folder(self, name):
+        folder = scratch(name)
+        shutil.copytree(MODEL, folder)
+        return folder
+
+    def test_configuration_and_tokenizer(self):
+        folder, path = self.folder("llama-changed"), fresh("changed.h5")
+        arguments = ["--tasks", "tiny_text", "--limit", 1, "--model", folder]
+        evaluate(path, *arguments)
+        evaluate(path, *arguments, "--resume")
+        run, records, plan = read_results(path)
+        for name, change in (("config.json", {"rope_theta": 5.0}), ("tokenizer.json", {"truncation": None, "x": 1})):
+            before = (folder / name).read_text()
+            (folder / name).write_text(json.dumps(json.loads(before) | change))
+            self.assertIn("another configuration or tokenizer of the model;", evaluate(path, *arguments, "--resume", expect=1))
+            said = command("eval", "record", path, records[0]["id"], "--model", folder, "--include-path", tasks(), expect=1)
+            self.assertIn("is of another model; configuration or tokenizer of", said)
+            (folder / name).write_text(before)
+        del run["model_files"]
+        write_results(path, run, records, plan)
+        self.assertIn("does not say which configuration and tokenizer its model had; give another file by -o", evaluate(path, *arguments, "--resume", expect=1))
+
+    def test_weights_of_any_kind(self):
+        hashes = []
+        for content in (b"one", b"two"):
+            for name in ("pytorch_model.bin", "adapter_model.safetensors"):
+                folder = scratch(f"weights-{len(hashes)}")
+                folder.mkdir()
+                (folder / name).write_bytes(content)
+                hashes.append(run_of(OPTIONS, folder)["model_hash"])
+        self.assertEqual([hash[:4] for hash in hashes], [hashlib.sha256(content).hexdigest()[:4] for content in (b"one", b"one", b"two", b"two")])
 
 
 class Scores(unittest.TestCase):

@@ -78,8 +78,11 @@ def _model_of(given, run, path):
 
 
 def _check_model(run, asked, model, path):
-    if run_of(asked, model)["model_hash"] != run.get("model_hash"):
-        raise KvloupeError(f"{path} is of another model", f"the weights of {model} have another hash", "name the model that was evaluated by --model")
+    """By what the file says: an earlier version did not write all of it."""
+    now = run_of(asked, model)
+    for name, what in (("model_hash", "the weights"), ("model_files", "configuration or tokenizer")):
+        if run.get(name) and run[name] != now.get(name):
+            raise KvloupeError(f"{path} is of another model", f"{what} of {model} have another hash", "name the model that was evaluated by --model")
 
 
 def _made_again(asked, model, chosen, path):

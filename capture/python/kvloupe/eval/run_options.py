@@ -11,7 +11,7 @@ from ..errors import KvloupeError, one_line
 from ..installed import program
 from ..known_hashes import hash_of_files
 from ..version import __version__
-from ..weights_hash import hash_bytes, hash_of_folder
+from ..weights_hash import hash_bytes, hash_of_folder, hash_of_other_weights, hash_of_small_files
 
 NAMES = ("engine", "chunk_size", "device", "compute", "seed", "num_fewshot", "apply_chat_template", "fewshot_as_multiturn", "system_instruction",
          "gen_kwargs")
@@ -24,12 +24,15 @@ def run_of(options, model):
     chosen = {name: getattr(options, name) for name in NAMES}
     chosen["device"] = options.device.partition(":")[0]  # Which of several GPUs it was does not matter.
     chosen["fewshot_as_multiturn"] = as_turns(options)
-    return {"model": path.name, "model_hash": _hash_of(path), "versions": _versions(options.engine), "options": chosen}
+    return {"model": path.name, **_hashes_of(path), "versions": _versions(options.engine), "options": chosen}
 
 
-def _hash_of(path):
+def _hashes_of(path):
+    """A file holds all that a model is; of a folder, configuration and tokenizer have a hash of their own."""
     try:
-        return hash_of_folder(path) if path.is_dir() else hash_of_files([path], hash_bytes)
+        if not path.is_dir():
+            return {"model_hash": hash_of_files([path], hash_bytes)}
+        return {"model_hash": hash_of_folder(path) or hash_of_other_weights(path), "model_files": hash_of_small_files(path)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:  # Its index may hold anything.
         raise KvloupeError(f"the model {path} cannot be read", one_line(error), "check its files") from None
 
