@@ -92,7 +92,7 @@ class Kills(unittest.TestCase):
             scratch("joined.h5.journal").unlink(missing_ok=True)
             folder = PartsFolder.of(output)
             shutil.rmtree(folder.path, ignore_errors=True)
-            folder.begin([])
+            folder.begin([], {})
             with Journal(f"{output}.journal", RUN) as journal:
                 for record in records(range(100)):
                     journal.add(record)

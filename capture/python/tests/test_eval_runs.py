@@ -13,6 +13,7 @@ import h5py
 from kvloupe.errors import KvloupeError
 from kvloupe.eval import command as eval_command
 from kvloupe.eval import KvloupeLM, data_folder
+from kvloupe.eval.origins_now import hash_of_method
 from kvloupe.eval.program_engine import ProgramEngine
 from kvloupe.eval.run_options import generation, run_of
 from kvloupe.eval.scoring import samples_of
@@ -20,6 +21,7 @@ from kvloupe.results.results_file import read_results, write_results
 
 from .eval_cases import MODEL, command, evaluate, tasks
 from .support import scratch
+from .worker_cases import Counted
 
 SPEC = "quoka:budget_tokens=8"
 OPTIONS = types.SimpleNamespace(engine="program", chunk_size=16, device="cpu", compute="auto", seed=1, num_fewshot=None, apply_chat_template=True,
@@ -96,7 +98,8 @@ class Models(unittest.TestCase):
             (folder / name).write_text(before)
         del run["model_files"]
         write_results(path, run, records, plan)
-        self.assertIn("does not say which configuration and tokenizer its model had; give another file by -o", evaluate(path, *arguments, "--resume", expect=1))
+        self.assertIn("does not say which configuration and tokenizer its model had; give another file by -o",
+                      evaluate(path, *arguments, "--resume", expect=1))
 
     def test_weights_of_any_kind(self):
         hashes = []
@@ -107,6 +110,64 @@ class Models(unittest.TestCase):
                 (folder / name).write_bytes(content)
                 hashes.append(run_of(OPTIONS, folder)["model_hash"])
         self.assertEqual([hash[:4] for hash in hashes], [hashlib.sha256(content).hexdigest()[:4] for content in (b"one", b"one", b"two", b"two")])
+
+
+class Origins(unittest.TestCase):
+    """Files of tasks and of SPECs that change between two runs into one file."""
+
+    def refuse(self, sentence, path, *arguments):
+        said = command(*arguments, "--resume", "-o", path, expect=1)
+        self.assertIn(f"{path} cannot be gone on with; {sentence} as they are now; undo what was changed there", said)
+        self.assertFalse(scratch(f"{path.name}.journal").exists())
+
+    def test_how_a_task_scores(self):
+        task, path = Counted("scores", 3), fresh("scores.h5")
+        arguments, sentence = [*task.arguments, "--threads", 1], "the scores of tiny_counted in it are not those of the task's files"
+        command(*arguments, "--limit", 1, "-o", path)
+        command(*arguments, "--limit", 2, "--resume", "-o", path)
+        for name, before, after in (("counted.py", "len(results[0])", "len(results[0]) + 1"),
+                                    ("tiny_counted.yaml", "aggregation: mean", "aggregation: median")):
+            content = (task.folder / name).read_text()
+            (task.folder / name).write_text(content.replace(before, after))
+            self.refuse(sentence, path, *arguments)
+            (task.folder / name).write_text(content)
+        run, records, plan = read_results(path)
+        write_results(path, run, [{**record, "task_hash": ""} for record in records], plan)
+        self.refuse(sentence, path, *arguments)
+        self.refuse(sentence, path, *arguments, "--workers", 1)
+        self.assertEqual(len(task.answers()), 2)
+
+    def test_tasks_that_come_with_the_package_are_known_by_their_version(self):
+        path, arguments = fresh("shipped.h5"), ["--tasks", "kvloupe_passkey", "--lengths", "160", "--depths", "0", "--gen-kwargs", "max_gen_toks=2"]
+        evaluate(path, *arguments, "--limit", 1)
+        run, records, plan = read_results(path)
+        write_results(path, run, [{**record, "task_hash": ""} for record in records], plan)
+        self.assertEqual(len(evaluate(path, *arguments, "--limit", 2, "--resume")), 2)
+
+    def test_a_file_that_a_method_names(self):
+        config, path, other = scratch("heads.json"), fresh("named.h5"), fresh("named-other.h5")
+        method, arguments = f"minference:config={config}", ["--tasks", "tiny_text", "--method", f"minference:config={config}"]
+        config.write_text("[{}, {}]")
+        evaluate(path, *arguments, "--shard", "1/2")
+        for record in read_results(path)[1]:
+            self.assertEqual(bool(record["method_hash"]), record["method"] == method)
+        config.write_text("[{},  {}]")
+        self.refuse(f"the answers of {method} in it are not those of the files that it names", path,
+                    "eval", "--model", MODEL, "--include-path", tasks(), "--chunk-size", 16, *arguments)
+        evaluate(other, *arguments, "--shard", "2/2")
+        self.assertIn(f"cannot be joined; the files that make {method} differed between them; ",
+                      command("eval", "merge", path, other, "-o", scratch("named-joined.h5"), expect=1))
+
+    def test_the_calibrated_basis(self):
+        folder = scratch("cache") / "bases"
+        folder.mkdir(parents=True)
+        with mock.patch.dict(os.environ, KVLOUPE_CACHE_DIR=str(folder.parent)):
+            for method, name in (("loki", "loki"), ("aqua", "aqua")):
+                found = [hash_of_method(method, "a" * 64)]
+                for content in (b"one", b"two"):
+                    (folder / f"{name}-{'a' * 16}-1.h5").write_bytes(content)
+                    found.append(hash_of_method(method, "a" * 64))
+                self.assertEqual((len(set(found)), found[0], hash_of_method(method, "b" * 64)), (3, "", ""))
 
 
 class Scores(unittest.TestCase):

@@ -29,7 +29,7 @@ def record(method, doc, score, **others):
     sample = f"{doc} {others.get('length', 0)}"
     return {"id": f"{method} {sample}", "sample": sample, "task": "t", "method": method, "answer": "a|b", "expected": "50 %", "refused": "",
             "trace": "", "metrics": {"acc,none": score}, "doc": doc, "length": -1, "seed": 42, "budget": -1, "prompt_tokens": 10, "direction": 1,
-            "depth": math.nan, "kept": math.nan, "score": score, "prefill_s": 1.0, "decode_s": 2.0, **others}
+            "depth": math.nan, "kept": math.nan, "score": score, "prefill_s": 1.0, "decode_s": 2.0, "task_hash": "", "method_hash": "", **others}
 
 
 def both(pairs):

@@ -96,10 +96,17 @@ class Layout(unittest.TestCase):
             np.testing.assert_array_equal(rows["seconds"], [3.0, 3.0, np.nan, 2.0])
             self.assertEqual(sorted(file["numbers"]), ["decode_s", "direction", "doc", "kept", "prefill_s", "prompt_tokens"])
             self.assertEqual({name for name in file["texts"] if not name.endswith("_offsets")},
-                             {"sample", "answer", "expected", "refused", "metrics", "trace"})
+                             {"sample", "answer", "expected", "refused", "metrics", "trace", "task_hash", "method_hash"})
             offsets = file["texts/trace_offsets"][()]
             self.assertEqual(offsets.tolist(), [0, 0, 0, 16, 16])
             self.assertEqual(bytes(file["texts/trace"][()]), b"r.h5.traces/a.h5")
+
+    def test_files_of_before_the_hashes_were_written(self):
+        path = good("before.h5")
+        with h5py.File(path, "r+") as file:
+            for name in ("task_hash", "method_hash"):
+                del file[f"texts/{name}"], file[f"texts/{name}_offsets"]
+        self.assertEqual({record[name] for record in read_results(path)[1] for name in ("task_hash", "method_hash")}, {""})
 
     def test_none(self):
         self.assertEqual(read_results(written("none.h5", []))[1], [])

@@ -7,6 +7,7 @@ import os
 from ..errors import KvloupeError
 from ..results import planned
 from ..results.journal import Journal
+from ..results.origin import check_origins, origins
 from ..results.parts_folder import PartsFolder, take_in
 from ..results.results_file import read_results, write_results
 from ..results.same_run import check_same
@@ -16,6 +17,7 @@ from . import harness_tasks, workers
 from .data_folder import data_from, default_folder
 from .methods import budget_of, with_budgets
 from .model import KvloupeLM
+from .origins_now import hash_of_method, hash_of_task, is_shipped
 from .part import Part
 from .progress import Progress, tell_stopped
 from .run_options import as_turns, file_of, generation, run_of
@@ -67,8 +69,10 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     lm = opened(options, model, methods[0])
     samples = asked_samples(options, lm, gen_kwargs)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
-    own = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else None
+    own, others = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else (None, {})
     done = {record["id"]: record for record in [*journal.records, *before]}  # A journal knows of no traces.
+    path = options.part[0].removesuffix(".parts") if options.part else options.output
+    hashes = _check_origins(path, [origins(done.values()), others], samples, methods, run)
     progress, ids = Progress(len(mine) * len(methods) if own is None else len(own)), set()
     try:
         for method in methods:
@@ -82,7 +86,8 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
                 lm = opened(options, model, method)
                 lm.rendered = options.apply_chat_template
             for identity, sample in waiting:
-                record = {"id": identity, "method": method, "budget": budget_of(method), "seed": _seed(sample, options), **answered(sample, lm)}
+                record = {"id": identity, "method": method, "budget": budget_of(method), "seed": _seed(sample, options), **answered(sample, lm),
+                          "task_hash": hashes["task", sample.name], "method_hash": hashes["method", method]}
                 journal.add(record)
                 done[identity] = record
                 progress.add()
@@ -98,6 +103,17 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     if options.trace and not options.part:
         record_failing(options, model, mine, methods, records, lambda: write_results(options.output, run, records, whole))
     return records, ids
+
+
+def _check_origins(path, known, samples, methods, run):
+    """{(kind, name of a task or method): its hash}. What was finished before has the same ones, or it is told."""
+    tasks = {sample.name: sample.task for sample in samples}
+    now = {**{("task", name): hash_of_task(task) for name, task in tasks.items()},
+           **{("method", method): hash_of_method(method, run["model_hash"]) for method in methods}}
+    same = {key: {hash, ""} if key[0] == "task" and is_shipped(tasks[key[1]]) else {hash} for key, hash in now.items()}
+    for each in known:
+        check_origins(path, each, same)
+    return now
 
 
 def _in_order(records, methods):

@@ -13,12 +13,12 @@ class Part:
         wait_until_free(self._folder.journal(self._index))
 
     def own(self, ids):
-        """Every M-th of those that were not finished when the parts were made."""
+        """Every M-th of those that were not finished when the parts were made, and the origins of those that were."""
         try:
-            finished = self._folder.finished()
+            finished, origins = self._folder.finished()
             write_whole(self._folder.planned(self._index), ids)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise KvloupeError(f"the part {self._index} of {self._folder.path} cannot be run", str(error),
                                "let all workers have this folder") from None
         waiting = [identity for identity in ids if identity not in finished]
-        return set(waiting[self._index - 1 :: self._count])
+        return set(waiting[self._index - 1 :: self._count]), origins

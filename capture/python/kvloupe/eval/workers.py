@@ -6,6 +6,7 @@ import time
 
 from ..errors import KvloupeError
 from ..printable import printable
+from ..results.origin import origins
 from ..results.parts_folder import PartsFolder, take_in
 from .local_workers import LocalWorkers
 from .progress import Progress, tell_stopped
@@ -19,7 +20,7 @@ SECONDS_TO_SEE_PLANS = 120  # A shared file system shows what another machine wr
 def run_parts(options, run, before, journal):
     """Ids of what this run was to make, whose samples are in the journal then, and plans of the whole run."""
     try:
-        ids = _until_ended(options, {record["id"] for record in [*before, *journal.records]})
+        ids = _until_ended(options, [*before, *journal.records])
     except BaseException as why:
         with contextlib.suppress(KvloupeError):  # Those that cannot be had now wait for --resume in their folder.
             take_in(options.output, run, journal, before)
@@ -29,10 +30,11 @@ def run_parts(options, run, before, journal):
     return ids, take_in(options.output, run, journal, before)
 
 
-def _until_ended(options, finished):
+def _until_ended(options, records):
+    finished = {record["id"] for record in records}
     folder = PartsFolder.of(options.output)
     with _place(options) as place:
-        folder.begin(finished)
+        folder.begin(finished, origins(records))
         return _Run(options, folder, finished, place).until_all_ended()
 
 

@@ -6,12 +6,13 @@ from ..errors import KvloupeError
 from ..printable import printable
 from ..standard_output import put
 from . import planned, table, table_text
+from .origin import check_joined
 from .results_file import read_results, write_results
 from .same_run import differing
 
 FORMS = {"csv": table_text.comma_separated, "latex": table_text.latex, "markdown": table_text.markdown}
 COMMENTS = {"markdown": "", "latex": "% ", "csv": "# "}
-NOT_LISTED = ("metrics", "id", "sample", "direction")  # the id comes last
+NOT_LISTED = ("metrics", "id", "sample", "direction", "task_hash", "method_hash")  # the id comes last
 
 
 def run_results(options):
@@ -64,7 +65,7 @@ def _print_perplexities(records, form):
 def run_merge(options):
     if os.path.exists(options.output) and not options.force:
         raise KvloupeError(f"{options.output} exists already", "nothing is replaced unasked", "give --force or another name by -o")
-    runs, merged, plans = [], {}, []
+    runs, merged, plans, every = [], {}, [], []
     for path in options.parts:
         run, records, plan = read_results(path)
         if runs and run != runs[0]:
@@ -72,10 +73,12 @@ def run_merge(options):
                                "join runs of one model with the same options")
         runs.append(run)
         plans.append(plan)
+        every += records
         for record in records:
             other = merged.get(record["id"])
             if other is None or other["refused"] or (record["trace"] and not other["trace"]):
                 merged[record["id"]] = {**record, "trace": _moved(record["trace"], path, options.output)}
+    check_joined(every)
     records = sorted(merged.values(), key=lambda record: (record["task"], record["doc"], table.order(record["method"])))
     whole = planned.joined(plans, records)
     write_results(options.output, runs[0], records, whole)

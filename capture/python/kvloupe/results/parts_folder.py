@@ -26,16 +26,18 @@ class PartsFolder:
     def exists(self):
         return self.path.is_dir()
 
-    def begin(self, finished):
-        """finished: ids of samples that no part has to run."""
+    def begin(self, finished, origins):
+        """finished: ids of samples that no part has to run; origins: of these samples."""
         try:
             self.path.mkdir()
-            write_whole(self._finished, sorted(finished))
+            write_whole(self._finished, {"ids": sorted(finished), "origins": [[*key, sorted(hashes)] for key, hashes in origins.items()]})
         except OSError as error:
             raise KvloupeError(f"{self.path} cannot be written", error.strerror or str(error), "name a file in a folder of yours by -o") from None
 
     def finished(self):
-        return set(json.loads(self._finished.read_text()))
+        """(ids, origins)"""
+        finished = json.loads(self._finished.read_text())
+        return set(finished["ids"]), {(kind, name): set(hashes) for kind, name, hashes in finished["origins"]}
 
     def results(self, number):
         return self.path / f"{number}.h5"

@@ -1,16 +1,17 @@
 """What a sample's record holds, in the journal and in RESULTS.h5."""
 import math
 
-TEXTS = ("id", "sample", "task", "method", "answer", "expected", "refused")  # beside `metrics`, a dictionary, and `trace`
+TEXTS = ("id", "sample", "task", "method", "answer", "expected", "refused")  # beside `metrics`, a dictionary
+MAY_BE_MISSING = ("trace", "task_hash", "method_hash")  # texts that are empty then
 INTEGERS = ("doc", "length", "seed", "budget", "prompt_tokens", "direction")
 NUMBERS = ("depth", "kept", "score", "prefill_s", "decode_s")
 
 
 def check_record(record):
     """Whether it is one: a dictionary with all members, of their types. A journal's has no trace yet."""
-    if not isinstance(record, dict) or not isinstance(record.get("metrics"), dict) or not isinstance(record.get("trace", ""), str):
+    if not isinstance(record, dict) or not isinstance(record.get("metrics"), dict):
         return False
-    texts = all(isinstance(record.get(name), str) for name in TEXTS)
+    texts = all(isinstance(record.get(name, "" if name in MAY_BE_MISSING else None), str) for name in TEXTS + MAY_BE_MISSING)
     integers = all(_is_int64(record.get(name)) for name in INTEGERS)
     numbers = all(record.get(name) is None or isinstance(record[name], float) or _is_int64(record[name]) for name in NUMBERS)
     return texts and integers and numbers
@@ -28,7 +29,7 @@ def seconds_of(record):
 
 def unknown_as_nan(record):
     """JSON has no NaN: null stands for it."""
-    return {"trace": "", **record, **{name: math.nan if record[name] is None else float(record[name]) for name in NUMBERS}}
+    return {**dict.fromkeys(MAY_BE_MISSING, ""), **record, **{name: math.nan if record[name] is None else float(record[name]) for name in NUMBERS}}
 
 
 def nan_as_unknown(record):

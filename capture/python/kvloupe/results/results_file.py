@@ -54,6 +54,8 @@ def _fill(file, run, records, plan):
     texts, numbers = file.create_group("texts"), file.create_group("numbers")
     for name in sample_rows.TEXTS:
         _texts(texts, name, [json.dumps(record[name]) if name == "metrics" else record[name] for record in records])
+    for name in sample_rows.NEW_TEXTS:
+        _texts(texts, name, [record.get(name, "") for record in records])
     for names, kind in ((sample_rows.INTEGERS, np.int64), (sample_rows.NUMBERS, np.float64)):
         for name in names:
             numbers.create_dataset(name, data=np.array([record[name] for record in records], kind))
@@ -104,6 +106,8 @@ def _records(file):
             columns[name] = read(dataset).tolist()
     for name in sample_rows.TEXTS:
         columns[name] = _texts_of(file, f"texts/{name}", count)
+    for name in sample_rows.NEW_TEXTS:
+        columns[name] = _texts_of(file, f"texts/{name}", count) if f"texts/{name}" in file else [""] * count
     columns["metrics"] = [_json(text, "texts/metrics") for text in columns["metrics"]]
     del columns["seconds"]  # the sum of two others
     records = [dict(zip(columns, values)) for values in zip(*columns.values())]

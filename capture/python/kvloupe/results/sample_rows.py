@@ -9,6 +9,7 @@ KINDS = {"task": "text", "length": "integer", "depth": "float", "seed": "integer
          "score": "float", "seconds": "float"}
 TYPES = {"text": h5py.string_dtype(), "integer": np.int64, "float": np.float64}
 TEXTS = ("sample", "answer", "expected", "refused", "metrics", "trace")
+NEW_TEXTS = ("task_hash", "method_hash")  # Files of before they were written are read, too.
 INTEGERS, NUMBERS = ("doc", "prompt_tokens", "direction"), ("kept", "prefill_s", "decode_s")
 
 
