@@ -1,13 +1,19 @@
 """The needle tasks that come with the package: they fit their length, and their needle stands where its depth says."""
 import math
+import shutil
 import types
 import unittest
+from unittest import mock
 
 from lm_eval.tasks import TaskManager
 
-from kvloupe.eval import lent_tokenizer
-from kvloupe.eval.harness_tasks import OWN_TASKS
+from kvloupe.errors import KvloupeError
+from kvloupe.eval import harness_tasks, lent_tokenizer
+from kvloupe.eval.harness_tasks import OWN_TASKS, load_tasks
 from kvloupe.tasks import needle
+
+from .eval_cases import tasks
+from .support import scratch
 
 
 def words_in(text):
@@ -58,6 +64,48 @@ class Needles(unittest.TestCase):
         sentences = doc["input"].split(". ")
         self.assertGreater(len(set(sentences)), 0.95 * len(sentences))
         self.assertTrue(math.isclose(doc["depth"], 0))
+
+
+def loaded(*names, folder):
+    return load_tasks(names, include_paths=[folder], metadata={}, seed=1, num_fewshot=None, gen_kwargs=None, may_download=False)
+
+
+class Groups(unittest.TestCase):
+    def group(self, name, text):
+        """A folder of tasks with one group more."""
+        folder = scratch(f"group-{name}")
+        shutil.copytree(tasks(), folder)
+        (folder / f"{name}.yaml").write_text(f"group: {name}\n{text}\n")
+        return folder
+
+    def test_options_of_a_group_are_those_of_its_tasks(self):
+        folder = self.group("with_options", "task: [tiny_choice, tiny_text]\nnum_fewshot: 2\nfewshot_split: train")
+        (folder / "outer.yaml").write_text("group: outer\ntask: [with_options, tiny_word]\n")
+        found = loaded("outer", folder=folder)
+        self.assertEqual({name: task.get_config("num_fewshot") for name, task in found.items()}, {"tiny_choice": 2, "tiny_text": 2, "tiny_word": 0})
+        with self.assertRaisesRegex(KvloupeError, "^the task tiny_text is asked for twice; once with the options of the group with_options; "):
+            loaded("tiny_text", "with_options", folder=folder)
+
+    def test_a_group_of_ones_own_with_tasks_of_the_harness(self):
+        for name, text in (("by_name", "task: [tiny_text, harness_one]"), ("by_options", "task: [{task: harness_one, num_fewshot: 0}]")):
+            folder, asked = self.group(name, text), []
+
+            class Manager(TaskManager):
+                """The harness's ten thousand files are one."""
+
+                def __init__(self, include_path, include_defaults=True, metadata=None):
+                    asked.append(include_defaults)
+                    folders = [*include_path, harness] if include_defaults else include_path
+                    super().__init__(include_path=folders, include_defaults=False, metadata=metadata)
+
+            harness = scratch(f"harness-{name}")
+            harness.mkdir()
+            (harness / "one.yaml").write_text((folder / "tiny_word.yaml").read_text().replace("tiny_word", "harness_one"))
+            with mock.patch.object(harness_tasks, "TaskManager", Manager):
+                self.assertIn("harness_one", loaded(name, folder=folder))
+                self.assertEqual(asked, [False, True])
+                loaded("tiny_text", folder=folder)
+                self.assertEqual(asked, [False, True, False])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 from lm_eval.tasks import TaskManager
+from lm_eval.tasks._factory import GROUP_FIELD_NAMES
 from lm_eval.tasks._index import Kind
 
 from ..errors import KvloupeError, one_line
@@ -41,7 +42,7 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
             with contextlib.redirect_stdout(sys.stderr):
                 random.seed(seed)
                 np.random.seed(seed)
-                loaded.update(manager.load([name])["tasks"])
+                found = manager.load([name])["tasks"]
         except KvloupeError:
             raise
         except Exception as error:  # A task is a program: it raises what it likes.
@@ -50,6 +51,11 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
                 raise KvloupeError(f"the task {name} cannot be prepared", one_line(error),
                                    "check its file and what it needs, or leave the task out") from None
             missing.setdefault((lack.what, lack.path, lack.why), []).append(name)
+            continue
+        twice = [each for each in found if each in loaded]
+        if twice:
+            raise KvloupeError(f"the task {twice[0]} is asked for twice", f"once with the options of the group {name}", "leave one of both out")
+        loaded.update(found)
     if missing:
         raise _lacking(missing, may_download)
     if gen_kwargs and not any(task.get_config("output_type") == "generate_until" for task in loaded.values()):
@@ -62,10 +68,29 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
 def _manager(names, folders, metadata):
     """The harness reads ten thousand files to know its tasks; it is spared where these folders have all."""
     manager = TaskManager(include_path=folders, include_defaults=False, metadata=metadata)
-    if all(name in manager.task_index for name in names):
+    if all(_has_whole(manager.task_index, name) for name in names):
         return manager
     lent_tokenizer.lend_to_ruler()
     return TaskManager(include_path=folders, metadata=metadata)
+
+
+def _has_whole(index, name, above=()):
+    """Whether a task is there, or a group or tag with all of its members."""
+    entry = index.get(name)
+    if entry is None or name in above:
+        return entry is not None
+    return all(_has_whole(index, each, (*above, name)) for each in _names_of_members(entry))
+
+
+def _names_of_members(entry):
+    """Of those that a group does not define itself."""
+    if entry.kind == Kind.TAG:
+        return sorted(entry.tags)
+    members = (entry.cfg or {}).get("task") if entry.kind == Kind.GROUP else None
+    if not isinstance(members, list):
+        return []
+    named = [each.get("task") for each in members if isinstance(each, dict) and "dataset_path" not in each]
+    return [name for name in [*members, *named] if isinstance(name, str)]
 
 
 def _configure(task, seed, num_fewshot, gen_kwargs):
@@ -112,7 +137,8 @@ def _leaves(manager, names):
 def _known_tasks(manager, names):
     for name in names:
         if name not in manager.task_index or manager.task_index[name].kind not in TASKS:
-            raise KvloupeError(f"there is no task {name[:MOST_TOLD_OF_NAME]}", "neither lm-evaluation-harness nor this package nor --include-path has it",
+            raise KvloupeError(f"there is no task {name[:MOST_TOLD_OF_NAME]}",
+                               "neither lm-evaluation-harness nor this package nor --include-path has it",
                                "name the folder of its file by --include-path")
     return names
 
@@ -121,6 +147,8 @@ def _members(manager, name):
     entry = manager.task_index.get(name)
     if entry is None or entry.kind in TASKS:
         return [name]
+    if entry.kind == Kind.GROUP and set(entry.cfg or ()) - GROUP_FIELD_NAMES - {"tag"}:
+        return [name]  # It gives its tasks options, which the harness hands to them when the group is loaded.
     members = sorted(entry.tags) if entry.kind == Kind.TAG else (entry.cfg or {}).get("task", [])
     if not isinstance(members, list) or not all(isinstance(member, str) and member in manager.task_index for member in members):
         return [name]
