@@ -10,6 +10,7 @@ import signal
 import time
 import types
 import unittest
+from unittest import mock
 
 from kvloupe.results import planned
 from kvloupe.results.command import run_merge
@@ -112,6 +113,32 @@ class Kills(unittest.TestCase):
             with Journal(f"{output}.journal", RUN) as journal:
                 self.assertEqual([record["doc"] for record in journal.records], list(range(500)))
             self.assertFalse(PartsFolder.of(output).exists())
+
+    def test_a_worker_ends_while_its_samples_are_joined(self):
+        output, folder = scratch("late.h5"), PartsFolder.of(scratch("late.h5"))
+        folder.begin([], {})
+        with Journal(folder.journal(1), RUN) as journal:
+            journal.add(records([1])[0])
+
+        def ends(path):
+            write_results(folder.results(1), RUN, records([1, 2]), planned.joined([], records([1, 2])))
+            path.unlink()
+
+        with mock.patch("kvloupe.results.parts_folder.wait_until_free", ends), Journal(f"{output}.journal", RUN) as journal:
+            take_in(output, RUN, journal, [])
+            self.assertEqual([record["doc"] for record in journal.records], [1, 2])
+
+    def test_the_folder_stays_while_samples_are_missing(self):
+        task, output = Counted("missing", 2), scratch("missing.h5")
+
+        def until_ended(options, _):
+            PartsFolder.of(options.output).begin([], {})
+            return {"a" * 32}
+
+        with mock.patch("kvloupe.eval.workers._until_ended", until_ended):
+            said = command(*task.arguments, "--workers", 1, "-o", output, expect=1)
+        self.assertIn("1 of 1 samples are missing; ", said)
+        self.assertTrue(PartsFolder.of(output).exists())
 
     def test_of_the_merge(self):
         parts, output = [scratch(f"merged{at}.h5") for at in range(2)], scratch("merged.h5")

@@ -57,6 +57,7 @@ def _by_workers(options, run, methods, before, plan, journal):
     lost = len(ids.difference(record["id"] for record in records))
     if lost:
         raise KvloupeError(f"{lost:,} of {len(ids):,} samples are missing", "a worker came to its end without them", "go on with --resume")
+    PartsFolder.of(options.output).remove()
     write_results(options.output, run, records, planned.joined([plan, *plans], records))
     journal.remove()
     return records, ids

@@ -18,7 +18,7 @@ SECONDS_TO_SEE_PLANS = 120  # A shared file system shows what another machine wr
 
 
 def run_parts(options, run, before, journal):
-    """Ids of what this run was to make, whose samples are in the journal then, and plans of the whole run."""
+    """Ids of what this run was to make, whose samples are in the journal then, and plans of the whole run. The folder of the parts stays."""
     try:
         ids = _until_ended(options, [*before, *journal.records])
     except BaseException as why:
@@ -27,7 +27,7 @@ def run_parts(options, run, before, journal):
         if isinstance(why, KeyboardInterrupt):
             tell_stopped(journal)
         raise
-    return ids, take_in(options.output, run, journal, before)
+    return ids, take_in(options.output, run, journal, before, keep=True)
 
 
 def _until_ended(options, records):

@@ -64,8 +64,9 @@ def write_whole(path, value):
     os.replace(temporary, path)
 
 
-def take_in(output, run, journal, before):
-    """What workers finished goes to the journal of the results, and their folder goes then. Returns the plans of parts that came to their end."""
+def take_in(output, run, journal, before, keep=False):
+    """What workers finished goes to the journal of the results, and their folder goes then unless it is kept. Returns the plans of parts that
+    came to their end."""
     folder, plans = PartsFolder.of(output), []
     if not folder.exists():
         return plans
@@ -76,19 +77,24 @@ def take_in(output, run, journal, before):
             if record["id"] not in known:
                 known.add(record["id"])
                 journal.add(record)
-    folder.remove()
+    if not keep:
+        folder.remove()
     return plans
 
 
 def _of_parts(folder, run):
+    """A worker that comes to its end meanwhile writes its results before its journal goes: these are looked for when all journals were read."""
+    paths, of_journals = sorted(folder.path.glob("*.h5.journal")), []
+    for path in paths:
+        wait_until_free(path)
+    for path in paths:
+        with Journal(path, run) as part:
+            of_journals += part.records
     for path in sorted(folder.path.glob("*.h5")):
         of_file, records, plan = read_results(path)
         check_same(path, of_file, run)
         yield records, plan
-    for path in sorted(folder.path.glob("*.h5.journal")):
-        wait_until_free(path)
-        with Journal(path, run) as part:
-            yield part.records, {}
+    yield of_journals, {}
 
 
 def wait_until_free(path):
