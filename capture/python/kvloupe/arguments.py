@@ -21,9 +21,9 @@ def wrong(what, why, what_to_do):
     return argparse.ArgumentTypeError(f"{what}; {why}; {what_to_do}")
 
 
-def number(option, text, least):
-    if not text.isascii() or not text.isdecimal() or int(text) < least:
-        raise wrong(f"{option} cannot take '{text}'", f"it takes a number from {least} on", f"write it as in {option} 128")
+def number(option, text, least, most=None):
+    if not text.isascii() or not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        raise wrong(f"{option} cannot take '{text}'", f"it takes a number from {least} {'on' if most is None else f'to {most}'}", f"write it as in {option} 128")
     return int(text)
 
 

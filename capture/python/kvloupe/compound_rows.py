@@ -6,6 +6,7 @@ from .heap_texts import REFERENCE, HeapTexts, RawFile
 from .stored import KINDS, Defect, open_dataset, text_of
 
 NATIVE = {"integer": np.int64, "float": np.float64}
+MOST_INTEGER = 2**63 - 1
 GROWTH = 8  # a text is a pointer of 8 bytes in memory, and a reference of 16 in the file
 
 
@@ -26,7 +27,13 @@ def read_columns(file, path, kinds, most):
     raw = RawFile(file)
     rows = np.frombuffer(raw.read(at - file.userblock_size, count * row_bytes), stored)
     heap = HeapTexts(raw)
-    return {name: _texts(rows[name], heap) if kind == "text" else rows[name].astype(NATIVE[kind]).tolist() for name, kind in kinds.items()}
+    return {name: _texts(rows[name], heap) if kind == "text" else _numbers(rows[name], kind, f"{path}/{name}") for name, kind in kinds.items()}
+
+
+def _numbers(values, kind, name):
+    if values.dtype.kind == "u" and (values > MOST_INTEGER).any():
+        raise Defect(f"{name} has a number that does not fit 64 bits with a sign")
+    return values.astype(NATIVE[kind]).tolist()
 
 
 def _stored(dataset, path, kinds):

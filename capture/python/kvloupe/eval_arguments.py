@@ -9,6 +9,9 @@ from .errors import KvloupeError
 from .eval_engine import ENGINES, engine_of
 from .results.table import BY
 
+MOST_SEED = 2**32 - 1  # numpy, from which tasks draw, takes no larger one
+COMPUTES = ("auto", "float32", "bfloat16", "float16")
+
 
 def add_commands(commands):
     evaluate = commands.add_parser("eval", help="run methods on tasks of lm-evaluation-harness, sample by sample",
@@ -35,11 +38,11 @@ def add_commands(commands):
                           help="examples as turns of the conversation (default with a template)")
     evaluate.add_argument("--system-instruction", metavar="TEXT", help="what stands before the conversation or text")
     evaluate.add_argument("--gen-kwargs", metavar="A=B,...", help="of generation, in place of the task's own, as in max_gen_toks=32")
-    evaluate.add_argument("--seed", type=_number("--seed", 0), default=42, metavar="N",
+    evaluate.add_argument("--seed", type=_number("--seed", 0, MOST_SEED), default=42, metavar="N",
                           help="of texts that tasks make and of the choice of examples (default 42)")
     evaluate.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
     evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda:N")
-    evaluate.add_argument("--compute", default="auto", choices=["auto", "float32", "bfloat16", "float16"],
+    evaluate.add_argument("--compute", default="auto", choices=COMPUTES,
                           help="type of the weights; auto: float32, of transformers as stored")
     evaluate.add_argument("--threads", type=_number("--threads", 1), metavar="N", help="CPU threads, of each worker (default: all cores; docs/eval.md)")
     evaluate.add_argument("--workers", type=_workers, metavar="N|ray[:ADDRESS]",
@@ -180,8 +183,8 @@ def _columns(text):
     return words
 
 
-def _number(option, least):
-    return lambda text: arguments.number(option, text, least)
+def _number(option, least, most=None):
+    return lambda text: arguments.number(option, text, least, most)
 
 
 def _numbers(option, least, most=None):

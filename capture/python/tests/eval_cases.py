@@ -11,6 +11,7 @@ import sys
 import time
 
 import h5py
+import numpy as np
 
 from kvloupe.__main__ import main
 from kvloupe.results.record import nan_as_unknown
@@ -162,5 +163,6 @@ def hostile_copies(path):
     yield changed("total", in_file(lambda file: file.attrs.update(total="many")))
     yield changed("number", in_file(lambda file: file.attrs.update(total=7)))
     yield changed("plan", replaced("planned", [91, 49]))
+    yield changed("unsigned", replaced("numbers/doc", np.full(4, 2**63 + 5, np.uint64)))
     yield changed("huge", in_file(lambda file: (file.__delitem__("numbers/doc"),
                                                file.create_dataset("numbers/doc", (1 << 40,), "i8", chunks=(1024,)))))

@@ -161,6 +161,13 @@ class Refused(unittest.TestCase):
         write_results(path, {**run, "options": {"seed": 1}}, records, plan)
         self.refuse("does not say with which options", path=path)
 
+    def test_options_that_no_evaluation_has(self):
+        path, (run, records, plan) = scratch("refused-options.h5"), read_results(self.path)
+        for name, value in (("gen_kwargs", 5), ("chunk_size", None), ("chunk_size", True), ("seed", 2**32), ("engine", []), ("compute", "x"), ("num_fewshot", -1),
+                            ("apply_chat_template", 1), ("system_instruction", {}), ("device", None)):
+            write_results(path, {**run, "options": {**run["options"], name: value}}, records, plan)
+            self.refuse(f"its --{name.replace('_', '-')} is none that an evaluation has", path=path)
+
     def test_other_models_and_documents(self):
         self.refuse("is of another model", model=MODELS / "qwen3")
         folder = scratch("other-documents")

@@ -277,7 +277,12 @@ class Refused(unittest.TestCase):
                 (1, ["--tasks", "tiny_rolling", "--num-fewshot", "2"], "takes no examples"),
                 (1, ["--tasks", "tiny_choice", "--num-fewshot", "6"], "5 examples to choose from"),
                 (1, ["--tasks", "tiny_text", "--fewshot-as-multiturn"], "chat-template"),
-                (2, ["--tasks", "kvloupe_niah", "--depths", "50,101"], "from 0 to 100")):
+                (2, ["--tasks", "kvloupe_niah", "--depths", "50,101"], "from 0 to 100"),
+                (2, ["--tasks", "tiny_text", "--seed", "4294967296"], "--seed cannot take '4294967296'; it takes a number from 0 to 4294967295; "),
+                (1, ["--tasks", "tiny_text", "--budgets", "8"], "--budgets would change nothing"),
+                (1, ["--tasks", "tiny_text", "--method", "dense", "--budgets", "8"], "--budgets would change nothing"),
+                (1, ["--tasks", "tiny_text", "--lengths", "1k"], "--lengths would change nothing"),
+                (1, ["--tasks", "tiny_text", "--depths", "0"], "--depths would change nothing")):
             said = evaluate(fresh("refused.h5"), *words, expect=code)
             self.assertIn(reason, said)
             self.assertTrue(said.startswith("error: ") and said.count("; ") == 2, said)

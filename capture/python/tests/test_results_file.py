@@ -199,6 +199,16 @@ class Hostile(unittest.TestCase):
         self.assertIn("is no array of compound", refusal(replaced("plain.h5", np.zeros(4))))
         self.assertIn("no members", refusal(replaced("opaque.h5", np.zeros(4, "V9"))))
 
+    def test_numbers_that_no_writer_writes(self):
+        def put(name, value):
+            def change(rows):
+                rows[name][1] = value
+            return change
+
+        for name, value in (("depth", math.inf), ("depth", -math.inf), ("length", 2**63 + 5), ("seed", 2**64 - 1)):
+            wide = [(each, "u8" if each == name and kind == np.int64 else kind) for each, kind in members(good())]
+            self.assertIn(f"samples/{name} has a number that ", refusal(rewritten("numbers.h5", wide, put(name, value))))
+
     def test_storage(self):
         self.assertIn("in one piece", refusal(rewritten("chunked.h5", members(good()), chunks=(2,))))
         with h5py.File(good("claims.h5"), "r+") as file:

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import logging
+import math
 import os
 
 from ..errors import KvloupeError
@@ -69,6 +70,7 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
         opened(options, model, method).close()  # A SPEC that cannot be run is refused before hours are spent.
     lm = opened(options, model, methods[0])
     samples = asked_samples(options, lm, gen_kwargs)
+    _check_grid(options, samples)
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
     own, others = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else (None, {})
     done = {record["id"]: record for record in [*journal.records, *before]}  # A journal knows of no traces.
@@ -104,6 +106,12 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     if options.trace and not options.part:
         record_failing(options, model, mine, methods, records, lambda: write_results(options.output, run, records, whole))
     return records, ids
+
+
+def _check_grid(options, samples):
+    for name, has in (("lengths", lambda sample: sample.length >= 0), ("depths", lambda sample: not math.isnan(sample.depth))):
+        if getattr(options, name) and not any(map(has, samples)):
+            raise KvloupeError(f"--{name} would change nothing", f"no text of these tasks has a {name[:-1]}", "leave it out")
 
 
 def _check_origins(path, known, samples, methods, run):

@@ -5,6 +5,8 @@ from ..spec_facts import spec_facts, with_parameter
 
 def with_budgets(methods, budgets):
     """Each method at each budget; a SPEC that says its own is refused then. dense, beside which the others stand, is always one of them."""
+    if budgets and not any(method != "dense" for method in methods):
+        raise KvloupeError("--budgets would change nothing", "dense has no budget, and no other method is named", "give --method, or leave it out")
     found = []
     for method in methods if "dense" in methods else ["dense", *methods]:
         if method == "dense" or not budgets:

@@ -5,7 +5,8 @@ import os
 import sys
 
 from ..errors import KvloupeError
-from ..eval_engine import engine_of
+from ..eval_arguments import COMPUTES, MOST_SEED
+from ..eval_engine import ENGINES, engine_of
 from ..printable import printable
 from ..results.journal import Journal
 from ..results.results_file import read_results, write_results
@@ -16,6 +17,8 @@ from .failing import is_worse
 from .run_options import NAMES, file_of, generation, listed_models, run_of
 from .traces import record_one
 
+CHOICES = {"engine": ENGINES, "compute": COMPUTES}
+RANGES = {"chunk_size": range(1, 1 << 31), "seed": range(MOST_SEED + 1), "num_fewshot": range(1 << 31)}
 LEAST_DIGITS = 6  # of an identity that names a sample
 
 
@@ -58,6 +61,10 @@ def _as_asked(options, run, plan, chosen):
     stored = run.get("options")
     if not isinstance(stored, dict) or any(name not in stored for name in NAMES):
         raise KvloupeError(f"{options.output} cannot be gone on with", "it does not say with which options it was made", "run the evaluation again")
+    wrong = [name for name in NAMES if not _is_option(name, stored[name])]
+    if wrong:
+        raise KvloupeError(f"{options.output} cannot be gone on with", f"its --{wrong[0].replace('_', '-')} is none that an evaluation has",
+                           "run the evaluation again")
     cells = {cell[2:]: count for cell, count in plan.items() if cell[0] == chosen["task"]}
     lengths = list(dict.fromkeys(length for length, _ in cells if length >= 0))
     depths = list(dict.fromkeys(depth for _, depth in cells if depth is not None))
@@ -65,6 +72,17 @@ def _as_asked(options, run, plan, chosen):
     return argparse.Namespace(**stored | {"device": options.device, "threads": options.threads, "output": options.output, "tasks": [chosen["task"]],
                                           "include_path": options.include_path, "lengths": lengths, "depths": depths, "download": options.download,
                                           "limit": max(max(cells.values(), default=0), 0 if lengths else chosen["doc"] + 1)})
+
+
+def _is_option(name, value):
+    """Whether `eval` can have had it: the file may be anyone's."""
+    if name in CHOICES:
+        return isinstance(value, str) and value in CHOICES[name]
+    if name in RANGES:
+        return type(value) is int and value in RANGES[name] or (name == "num_fewshot" and value is None)
+    if name in ("apply_chat_template", "fewshot_as_multiturn"):
+        return isinstance(value, bool)
+    return isinstance(value, str) or (value is None and name != "device")
 
 
 def _model_of(given, run, path):

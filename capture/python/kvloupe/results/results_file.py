@@ -1,5 +1,6 @@
 """RESULTS.h5 (core/trace/FORMAT.md, section 13): written at once under another name, read without believing it."""
 import json
+import math
 import os
 import tempfile
 import time
@@ -7,7 +8,7 @@ import time
 import h5py
 import numpy as np
 
-from ..compound_rows import read_columns
+from ..compound_rows import MOST_INTEGER, read_columns
 from ..errors import KvloupeError, one_line
 from ..file_image import image_of, write_image
 from ..heap_texts import check_collections
@@ -104,6 +105,11 @@ def _records(file):
             if dataset.shape[0] != count:
                 raise Defect(f"numbers/{name} has {dataset.shape[0]:,} entries for {count:,} samples")
             columns[name] = read(dataset).tolist()
+    for name in sample_rows.INTEGERS:
+        if max(columns[name], default=0) > MOST_INTEGER:
+            raise Defect(f"numbers/{name} has a number that does not fit 64 bits with a sign")
+    if any(map(math.isinf, columns["depth"])):
+        raise Defect("samples/depth has a number that is infinite")
     for name in sample_rows.TEXTS:
         columns[name] = _texts_of(file, f"texts/{name}", count)
     for name in sample_rows.NEW_TEXTS:
