@@ -66,12 +66,14 @@ def add_commands(commands):
     harness.set_defaults(run=run_harness)
     results = commands.add_parser("results", help="tables of what eval wrote")
     results.add_argument("results", metavar="RESULTS.h5")
-    results.add_argument("--by", type=_columns, default=("task", "method"), metavar="LIST",
+    results.add_argument("--by", type=_columns, metavar="LIST",
                          help=f"a row for each: of {', '.join(BY)} (default task,method)")
     results.add_argument("--against", metavar="SPEC",
                          help="the method that others are compared with, sample by sample: difference, and an exact sign test (McNemar's)")
-    results.add_argument("--grid", action="store_true", help="mean scores by length and depth, a table for each method; with --against differences to that one")
-    results.add_argument("--samples", action="store_true", help="every sample")
+    shown = results.add_mutually_exclusive_group()
+    shown.add_argument("--grid", action="store_true", help="mean scores by length and depth, a table for each method; with --against differences to that one")
+    shown.add_argument("--samples", action="store_true", help="every sample")
+    shown.add_argument("--perplexities", action="store_true", help="perplexities alone, which --csv does not print below the table")
     form = results.add_mutually_exclusive_group()
     for name in ("markdown", "csv", "latex"):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name,
@@ -129,6 +131,11 @@ def run_harness(options):
 
 
 def run_results(options):
+    what = next((name for name in ("grid", "samples", "perplexities") if getattr(options, name)), None)
+    beside = [name for name in ("by", "against") if what and getattr(options, name) and (name == "by" or what == "samples")]
+    if beside:
+        sentence = f"--{beside[0]} would change nothing; --{what} is another table; leave one of both out"
+        arguments.Parser(prog="python -m kvloupe results").error(sentence)
     from .results import command
     command.run_results(options)
 

@@ -121,6 +121,31 @@ class Tables(unittest.TestCase):
         self.assertIn("| t | h2o:budget_tokens=8 | 1,500 | 0.333 | 0.310 | 0.358 | 0.500 |", said)
         self.assertIn("| 2.500 |", markdown([{"method": "dense", "score": 2.5, "low": math.nan, "high": math.nan}], ("method",)))
 
+    def test_what_would_change_nothing(self):
+        path = written("nothing.h5", both([(1, 0)]))
+        for words in (["--samples", "--against", "dense"], ["--samples", "--by", "length"], ["--grid", "--by", "length"], ["--samples", "--grid"]):
+            self.assertEqual(command("results", path, *words, expect=2).count("; "), 2)
+
+    def test_perplexities_are_of_the_same_texts(self):
+        texts = [("dense", 0, [-6.0, 2]), ("dense", 1, [-2.0, 2]), ("h2o", 1, [-4.0, 2])]
+        records = [record(method, at, math.nan, metrics={"word_perplexity,none": pair}) for method, at, pair in texts]
+        path = written("texts.h5", [*records, record("dense", 2, math.nan, refused="too long; a; b", metrics={})])
+        rows = list(csv.DictReader(io.StringIO(command("results", path, "--perplexities", "--csv"))))
+        self.assertEqual([(row["method"], row["samples"], row["dense on these"]) for row in rows], [("dense", "2", ""), ("h2o", "1", str(math.e))])
+        self.assertEqual([float(row["value"]) for row in rows], [math.exp(2), math.exp(2)])
+        self.assertIn("| t | h2o | word_perplexity | 1 | 7.38906 | 2.71828 |", command("results", path))
+        self.assertIn("there are no perplexities; ", command("results", written("without.h5", both([(1, 0)])), "--perplexities", expect=1))
+
+    def test_csv_is_one_table(self):
+        path = written("csv.h5", [record("dense", 0, 1.0, metrics={"word_perplexity,none": [-6.0, 2]})])
+        self.assertEqual(len(list(csv.reader(io.StringIO(command("results", path, "--csv"))))), 2)
+
+    def test_an_interval_is_of_a_task_of_shares(self):
+        scores = [("dense", 0, 0.5, "f1", 1), ("h2o", 0, 70.0, "f1", 1), ("dense", 0, 0.3, "loss", -1), ("dense", 0, 0.5, "found", 1)]
+        rows = rows_of([record(method, at, score, task=task, direction=direction) for method, at, score, task, direction in scores])
+        self.assertEqual({(row["task"], row["method"]): math.isnan(row["low"]) for row in rows},
+                         {("f1", "dense"): True, ("f1", "h2o"): True, ("loss", "dense"): True, ("found", "dense"): False})
+
     def test_unknown_scores_count_nowhere(self):
         dense, h2o = rows_of(both([(1, 1), (1, math.nan), (math.nan, 1), (1, 0)]), against="dense")
         self.assertEqual((dense["samples"], h2o["samples"], h2o["low"]), (3, 3, wilson(2, 3)[0]))

@@ -24,9 +24,13 @@ def run_results(options):
         put(form([_listed(record) for record in records], ("task", "doc", "method")))
     elif options.grid:
         _print_grids(records, form, options)
+    elif options.perplexities:
+        if not _print_perplexities(records, form, options.against):
+            raise KvloupeError("there are no perplexities", "no task of these results measures one", "leave --perplexities out")
     else:
-        put(form(table.rows_of(records, options.by, options.against), options.by))
-        _print_perplexities(records, form)
+        by = options.by or ("task", "method")
+        put(form(table.rows_of(records, by, options.against), by))
+        _print_others(records, form, options)
     total = planned.total(plan)
     if len(records) < total:
         print(f"{len(records):,} of the {total:,} samples of the whole run are in this file", file=sys.stderr)
@@ -56,10 +60,20 @@ def _print_grids(records, form, options):
         raise KvloupeError("there is no grid", "no sample has a length and a depth", "run kvloupe_niah or kvloupe_passkey, or leave --grid out")
 
 
-def _print_perplexities(records, form):
-    rows = table.perplexity_rows(records)
+def _print_others(records, form, options):
+    """Below the table; in CSV there is one table alone."""
+    if options.form != "csv":
+        _print_perplexities(records, form, options.against, "\n")
+    elif table.perplexity_rows(records):
+        print("the perplexities of these results are a table of their own: give --perplexities", file=sys.stderr)
+
+
+def _print_perplexities(records, form, against, before=""):
+    """Whether there are any."""
+    rows = table.perplexity_rows(records, against)
     if rows:
-        put("\n" + form(rows, ("task", "method")))
+        put(before + form(rows, ("task", "method", "metric")))
+    return bool(rows)
 
 
 def run_merge(options):

@@ -3,6 +3,7 @@ import math
 import re
 
 from ..errors import KvloupeError
+from ..printable import printable
 from .statistics import sign_test, wilson
 
 BY = ("task", "method", "budget", "length", "depth", "seed")
@@ -12,14 +13,15 @@ def rows_of(records, by=("task", "method"), against=None):
     """A dictionary for each group: what it is of, and numbers. `against` is the method to which difference, better, worse and p refer."""
     against = known(records, against, by)
     dense, other = _by_sample(records, "dense"), _by_sample(records, against) if against else {}
-    groups = {}
+    groups, unbounded = {}, _unbounded(records)
     for record in records:
         groups.setdefault(tuple(_value(record, name) for name in by), []).append(record)
     rows = []
     for key in sorted(groups, key=lambda key: [order(value) for value in key]):
         answered = [record for record in groups[key] if not record["refused"]]
+        bounded = not any(record["task"] in unbounded for record in groups[key])
         refused = len(groups[key]) - len(answered)
-        rows.append({**dict(zip(by, key)), **_of(answered), "refused": refused or None, **_relative(answered, dense),
+        rows.append({**dict(zip(by, key)), **_of(answered, bounded), "refused": refused or None, **_relative(answered, dense),
                      **_paired(answered, other, against)})
     return rows
 
@@ -67,11 +69,15 @@ def _mean(values):
     return sum(values) / len(values) if values else math.nan
 
 
-def _of(members):
+def _unbounded(records):
+    """Tasks whose scores are no shares: a loss, or one that goes from 0 to 100, may be within 0 and 1 in a row by chance."""
+    return {record["task"] for record in records if not math.isnan(record["score"]) and (record["direction"] < 0 or not 0 <= record["score"] <= 1)}
+
+
+def _of(members, bounded):
     """Numbers of those whose score is known; a task that has none, as of perplexities, counts its texts."""
     scores = [record["score"] for record in members if not math.isnan(record["score"])]
-    bounded = scores and all(0 <= score <= 1 for score in scores)
-    low, high = wilson(sum(scores), len(scores)) if bounded else (math.nan, math.nan)
+    low, high = wilson(sum(scores), len(scores)) if scores and bounded else (math.nan, math.nan)
     means = {name: _mean([float(record[name]) for record in members]) for name in ("kept", "prompt_tokens", "prefill_s", "decode_s")}
     return {"samples": len(scores) or len(members), "score": _mean(scores), "low": low, "high": high, **means}
 
@@ -107,10 +113,24 @@ def perplexities(records):
     return {key: {metric: _perplexity(metric, *pair) for metric, pair in metrics.items()} for key, metrics in sums.items()}
 
 
-def perplexity_rows(records):
-    found = sorted(perplexities(records).items(), key=lambda entry: [order(name) for name in entry[0]])
-    return [{"task": task, "method": method, "metric": metric, "value": value}
-            for (task, method), metrics in found for metric, value in metrics.items()]
+def perplexity_rows(records, against=None):
+    """Of a method that has texts with the one that it is compared with (dense where none is named) of these alone, and beside it what the
+    other has there: perplexities of other texts say nothing of a method."""
+    against, groups, rows = known(records, against, ["method"]) or "dense", {}, []
+    column = f"{printable(against)} on these"
+    for record in records:
+        if not record["refused"]:
+            groups.setdefault((record["task"], record["method"]), {})[record["sample"]] = record
+    for key in sorted(groups, key=lambda key: [order(name) for name in key]):
+        members, other = groups[key], groups.get((key[0], against), {})
+        both = [sample for sample in members if sample in other and key[1] != against]
+        members = [members[sample] for sample in both or members]
+        beside = perplexities([other[sample] for sample in both]).get((key[0], against), {})
+        rows += [{"task": key[0], "method": key[1], "metric": metric, "samples": len(members), "value": value, column: beside.get(metric)}
+                 for metric, value in perplexities(members).get(key, {}).items()]
+    if all(row[column] is None for row in rows):
+        rows = [{name: value for name, value in row.items() if name != column} for row in rows]
+    return rows
 
 
 def _is_pair(value):
