@@ -101,6 +101,12 @@ class Models(unittest.TestCase):
         self.assertIn("does not say which configuration and tokenizer its model had; give another file by -o",
                       evaluate(path, *arguments, "--resume", expect=1))
 
+    def test_a_file_is_whole_by_itself(self):
+        """Runs of before configurations had a hash go on."""
+        path = scratch("model.gguf")
+        path.write_bytes(b"one")
+        self.assertNotIn("model_files", run_of(OPTIONS, path))
+
     def test_weights_of_any_kind(self):
         hashes = []
         for content in (b"one", b"two"):

@@ -83,11 +83,12 @@ class Groups(unittest.TestCase):
         (folder / "outer.yaml").write_text("group: outer\ntask: [with_options, tiny_word]\n")
         found = loaded("outer", folder=folder)
         self.assertEqual({name: task.get_config("num_fewshot") for name, task in found.items()}, {"tiny_choice": 2, "tiny_text": 2, "tiny_word": 0})
-        with self.assertRaisesRegex(KvloupeError, "^the task tiny_text is asked for twice; once with the options of the group with_options; "):
+        with self.assertRaisesRegex(KvloupeError, "^the task tiny_text is asked for twice; a group that has it gives it options of its own; "):
             loaded("tiny_text", "with_options", folder=folder)
 
     def test_a_group_of_ones_own_with_tasks_of_the_harness(self):
-        for name, text in (("by_name", "task: [tiny_text, harness_one]"), ("by_options", "task: [{task: harness_one, num_fewshot: 0}]")):
+        for name, text in (("by_name", "task: [tiny_text, harness_one]"), ("by_options", "task: [{task: harness_one, num_fewshot: 0}]"),
+                           ("in_a_group", "task: [tiny_text, {group: inner, task: [harness_one]}]")):
             folder, asked = self.group(name, text), []
 
             class Manager(TaskManager):

@@ -54,7 +54,7 @@ def load_tasks(names, *, include_paths, metadata, seed, num_fewshot, gen_kwargs,
             continue
         twice = [each for each in found if each in loaded]
         if twice:
-            raise KvloupeError(f"the task {twice[0]} is asked for twice", f"once with the options of the group {name}", "leave one of both out")
+            raise KvloupeError(f"the task {twice[0]} is asked for twice", "a group that has it gives it options of its own", "leave one of both out")
         loaded.update(found)
     if missing:
         raise _lacking(missing, may_download)
@@ -83,14 +83,22 @@ def _has_whole(index, name, above=()):
 
 
 def _names_of_members(entry):
-    """Of those that a group does not define itself."""
     if entry.kind == Kind.TAG:
         return sorted(entry.tags)
-    members = (entry.cfg or {}).get("task") if entry.kind == Kind.GROUP else None
-    if not isinstance(members, list):
-        return []
-    named = [each.get("task") for each in members if isinstance(each, dict) and "dataset_path" not in each]
-    return [name for name in [*members, *named] if isinstance(name, str)]
+    return _names_in((entry.cfg or {}).get("task")) if entry.kind == Kind.GROUP else []
+
+
+def _names_in(members):
+    """Of those that a group does not define itself."""
+    names = []
+    for each in members if isinstance(members, list) else []:
+        if not isinstance(each, dict):
+            names.append(each)
+        elif "group" in each:
+            names += _names_in(each["task"]) if "task" in each else [each["group"]]
+        elif "dataset_path" not in each:
+            names.append(each.get("task"))
+    return [name for name in names if isinstance(name, str)]
 
 
 def _configure(task, seed, num_fewshot, gen_kwargs):
