@@ -163,8 +163,8 @@ class Refused(unittest.TestCase):
 
     def test_options_that_no_evaluation_has(self):
         path, (run, records, plan) = scratch("refused-options.h5"), read_results(self.path)
-        for name, value in (("gen_kwargs", 5), ("chunk_size", None), ("chunk_size", True), ("seed", 2**32), ("engine", []), ("compute", "x"), ("num_fewshot", -1),
-                            ("apply_chat_template", 1), ("system_instruction", {}), ("device", None)):
+        for name, value in (("gen_kwargs", 5), ("chunk_size", None), ("chunk_size", True), ("seed", 2**32), ("engine", []), ("compute", "x"),
+                            ("num_fewshot", -1), ("apply_chat_template", 1), ("system_instruction", {}), ("device", None)):
             write_results(path, {**run, "options": {**run["options"], name: value}}, records, plan)
             self.refuse(f"its --{name.replace('_', '-')} is none that an evaluation has", path=path)
 
