@@ -56,7 +56,8 @@ def _fill(temporary, path, trace, method, row_axis, layers, note):
     if exists:
         shutil.copyfile(path, temporary)
         _check(path, trace)
-    with h5py.File(temporary, "r+" if exists else "w", locking=False) as file:
+    # No cache: values that wait in it are written when a dataset is closed. Where the disk is full that fails, and HDF5 crashes later.
+    with h5py.File(temporary, "r+" if exists else "w", locking=False, rdcc_nbytes=0) as file:
         _write(file, trace, method, row_axis, layers, note)
     with open(temporary, "rb+") as written:
         os.fsync(written.fileno())
@@ -148,9 +149,13 @@ def _write_layer(group, cells):
     arrays = cells.arrays()
     for name, values in arrays.items():
         axis, units, words = DATASETS[name]
-        # In pieces, as all vectors of a trace are: an empty one is stored so, too.
-        dataset = group.create_dataset(name, data=values, chunks=(max(1, min(len(values), 32768)),), maxshape=(None,))
-        describe(dataset, [axis], units, words)
+        describe(_create(group, name, values), [axis], units, words)
+
+
+def _create(group, name, values):
+    """In pieces, as all arrays of a trace are: an empty one is stored so, too, and nothing waits to be written (see _fill)."""
+    piece = tuple(max(1, min(length, 32768)) for length in values.shape)
+    return group.create_dataset(name, data=values, chunks=piece, maxshape=(None,) * values.ndim)
 
 
 def _write_plot(run, trace, layers):
@@ -161,6 +166,6 @@ def _write_plot(run, trace, layers):
         dense = np.array(cells.flags).reshape(len(trace.chunks), -1)[:, 0] == DENSE_FALLBACK
         first = [chunk.begin - trace.layer(number).first_visible(chunk.begin) for chunk in trace.chunks]
         kept[:, column] = np.where(dense, first, counts)
-    describe(run.create_dataset("kept", data=kept), ["chunk", "layer"], "token", "keys kept, mean over the rows")
-    run.create_dataset("layer", data=np.array(list(layers), "<i4"))
+    describe(_create(run, "kept", kept), ["chunk", "layer"], "token", "keys kept, mean over the rows")
+    _create(run, "layer", np.array(list(layers), "<i4"))
     describe_plot(run, "kept", [".", "layer"], "Keys kept by chunk and layer")
