@@ -17,8 +17,9 @@ ALIVE = 65535
 class Run:
     """id, method (its canonical text), mode, row_axis, q_heads_per_row, granularity, state_action, budget_scope, layers."""
 
-    def __init__(self, group, id, trace):
+    def __init__(self, group, id, trace, file):
         self._group, self._trace, self.id = group, trace, id
+        self._file = file  # stays open with it
         self.method = text_attribute(group, "method")
         if not self.method:
             raise Defect("its attribute method is missing")

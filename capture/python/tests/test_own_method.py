@@ -2,6 +2,7 @@
 import os
 import pathlib
 import shutil
+import sys
 import unittest
 from unittest import mock
 
@@ -12,6 +13,8 @@ import torch
 import kvloupe
 
 from .support import program, program_json, recorded, scratch
+
+os.environ.setdefault("KVLOUPE_PYTHON", sys.executable)
 
 
 def copy_of(family, name):
@@ -251,6 +254,39 @@ class OwnMethod(unittest.TestCase):
         with kvloupe.open(path) as trace:
             self.assertEqual(trace.warnings, [])
             self.assertTrue(any(run.method.startswith("oracle") for run in trace.runs))
+
+    def test_a_run_that_is_held_stays_readable(self):
+        path = copy_of("llama", "held")
+        with kvloupe.open(path) as trace:
+            held = trace.add_run("mine", last_keys(4))
+            trace.add_run("other", last_keys(2))
+            replaced = trace.add_run("mine", last_keys(3))
+            self.assertEqual(held.selected(trace.layers[0], 2, 0).tolist(), list(range(trace.chunks[2].begin - 4, trace.chunks[2].begin)))
+            self.assertEqual(len(replaced.selected(trace.layers[0], 2, 0)), 3)
+            del held, replaced
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(3):  # No file stays open for a run that nobody holds.
+                trace.add_run("other", last_keys(2), layers=0)
+            self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+    def test_a_name_that_a_run_of_the_trace_itself_has(self):
+        """As after kvloupe slice, which makes the saved runs the new trace's own."""
+        path, part = copy_of("llama", "whole"), scratch("own-part.h5")
+        with kvloupe.open(path) as trace:
+            trace.add_run("mine", last_keys(4))
+        program("slice", path, "-o", part)
+        methods = scratch("own_part.py")
+        methods.write_text("def mine(layer, chunk, q, k, v):\n    return [[0]] * len(k)\n")
+        why = "cannot add a run custom:mine to .*own-part.h5; the trace itself holds one of that name, .*; give another name"
+        with kvloupe.open(part) as trace:
+            with self.assertRaisesRegex(kvloupe.KvloupeError, why):
+                trace.add_run("mine", lambda *_: self.fail("it is not asked"))
+            with self.assertRaises(AssertionError) as caught:
+                program("select", part, "--python", f"{methods}:mine")
+            self.assertRegex(str(caught.exception), why)
+            run = trace.add_run("mine-again", last_keys(2))
+            self.assertEqual((run.method, len(run.selected(0, 2, 0))), ("custom:mine-again", 2))
+        self.assertEqual([run["method"] for run in program_json("info", part)["runs"]], ["custom:mine", "custom:mine-again"])
 
     def test_what_is_no_selection_is_one_sentence_and_nothing_is_written(self):
         path = copy_of("llama", "refused")
