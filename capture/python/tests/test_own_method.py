@@ -237,6 +237,13 @@ class OwnMethod(unittest.TestCase):
                              (np.where(positions == 2, 10**6, positions), "of the future")):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, why):
                     trace.add_run("bad", positions=bad)
+            with self.assertRaisesRegex(kvloupe.KvloupeError, "budget=2 cannot be taken"):
+                trace.add_run("bad", positions=positions, budget=2)
+            # Positions, fewer than the keys, are kept whatever the budget, and a mask can keep all.
+            run = trace.add_run("more", last_keys(5), budget=2)
+            self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 0)), 5)
+            run = trace.add_run("all", lambda layer, chunk, q, k, v: np.ones(k.shape[:2], bool), budget=2)
+            self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 0)), trace.chunks[-1].begin)
         self.assertIn("sound", program("validate", path))
 
     def test_a_run_of_the_same_name_is_replaced_and_others_stay(self):
@@ -305,6 +312,9 @@ class OwnMethod(unittest.TestCase):
                     (lambda layer, chunk, q, k, v: np.zeros(k.shape[:2]), {}, "nothing says how many keys"), (ones(["a"]), {}, "positions are integers"), (ones([[0]]), {}, "one axis"), (ones([True]), {}, "1 values came back"),
                     (fails, {}, r"line \d+ of .*test_own_method.py: NameError"), (writes, {}, "read-only"), (last_keys(2), {"budget": 0}, "no budget"), (last_keys(2), {"rows": "head"}, "unknown"),
                     (last_keys(2), {"layers": [99]}, "layer 99 is not in"), ("quoka", {}, "cannot be called"), (last_keys(2), {"positions": [[[0]]]}, "one of them, not both"),
+                    (lambda layer, chunk, q, k, v: np.tile(np.arange(k.shape[1]), (len(k), 1)), {"budget": 8}, "integers are positions.*; return scores as floats"),
+                    (lambda layer, chunk, q, k, v: -np.tile(np.arange(k.shape[1]), (len(k), 1)), {"budget": 8}, "integers are positions.*; return scores as floats"),
+                    (None, {"positions": [[[0]]], "budget": 2}, "budget=2 cannot be taken; positions say themselves"),
                     (None, {}, "one of them, not both")):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, why):
                     trace.add_run("bad", function, **options)
