@@ -151,6 +151,33 @@ class Reading(unittest.TestCase):
             self.assertEqual(trace.text(0, 3), "\u20ac is a")
             self.assertEqual(trace.runs[1].row_axis, "kv_head")
 
+    def test_spans_that_are_no_integers_are_left_out(self):
+        path = scratch("odd-spans.h5")
+        for kind, value in (("<f8", np.inf), ("<f4", 3), ("S4", b"3"), (("<i4", (2,)), 3)):
+            shutil.copy(recorded("llama"), path)
+            with h5py.File(path, "r+") as file:
+                del file["tokens/spans"]
+                spans = np.zeros(1, [("name", "S8"), ("begin", kind), ("end", kind)])
+                spans["name"], spans["begin"], spans["end"] = b"odd", value, value
+                file["tokens/spans"] = spans
+            with kvloupe.open(path) as trace:
+                self.assertEqual((trace.spans, trace.warnings), ([], ["begin and end of /tokens/spans are no integers"]), kind)
+
+    def test_evictions_that_cannot_be_read(self):
+        path = scratch("odd-evictions.h5")
+        shutil.copy(recorded("llama"), path)
+        program("select", path, "--method", "h2o:budget_tokens=6", "--save")
+        with h5py.File(f"{path}.runs.h5", "r+") as file:
+            layers = file["runs/0/layers"]
+            del layers["0/evict_chunk"]
+            layers["1/evict_chunk"].resize(3, 1)
+        with kvloupe.open(path) as trace:
+            run = trace.runs[0]
+            self.assertEqual(run.evicted_after(2).shape, (run.num_rows, trace.num_tokens))
+            for layer in (0, 1, 99):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, f"^layer {layer} of run 0 cannot be read; .*evict_chunk .*; use another run"):
+                    run.evicted_after(layer)
+
     def test_a_trace_without_text(self):
         path = scratch("textless.h5")
         shutil.copy(recorded("llama"), path)
