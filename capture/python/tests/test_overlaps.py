@@ -48,7 +48,8 @@ class Overlaps(unittest.TestCase):
             dense = models[1](prompt("llama")).logits
         for order in ((0, 1), (1, 0)):
             before, path = functions_of("eager"), scratch(f"overlap-sparse-{order[0]}.h5")
-            pair = [kvloupe.sparse(models[1], lambda layer, chunk, q, k, v: [[0]] * len(k), chunk_size=16), kvloupe.record(models[0], path, chunk_size=16)]
+            pair = [kvloupe.sparse(models[1], lambda layer, chunk, q, k, v: [[0]] * len(k), chunk_size=16),
+                    kvloupe.record(models[0], path, chunk_size=16)]
             for i in order:
                 pair[i].__enter__()
             with torch.no_grad():
