@@ -133,7 +133,8 @@ def _work_and_exit(work, to_parent, bytes_of_memory):
     except KvloupeError as error:
         tell(*error.parts)
     except MemoryError:
-        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", "let it take less, or python -m kvloupe select --memory-limit MIB gives it more")
+        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB",
+             "let it take less, or python -m kvloupe select --memory-limit MIB gives it more")
     except BaseException as error:  # such as sys.exit() in the file
         tell("the method cannot be run", one_line(error), "mend it")
     finally:

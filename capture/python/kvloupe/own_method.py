@@ -204,7 +204,8 @@ def _kept_of_row(row, where, first, past, budget):
         kept = np.flatnonzero(_of_length(values, where, past))
     elif budget is not None and len(values) == past and values.dtype.kind in "iu":
         # More than the budget, or the method would not have been asked. Taken as positions, scores such as ranks could keep everything.
-        raise KvloupeError(f"{past} integers came back for {where}", "integers are positions, and there are as many as keys", "return scores as floats, or a mask to keep all keys")
+        raise KvloupeError(f"{past} integers came back for {where}", "integers are positions, and there are as many as keys",
+                           "return scores as floats, or a mask to keep all keys")
     elif values.dtype.kind in "iu" or not values.size:
         kept = values.astype(np.int64)
     else:

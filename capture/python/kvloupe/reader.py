@@ -134,7 +134,8 @@ class Trace:
         else:
             if budget is not None:
                 own_method.check_budget(budget)
-                raise KvloupeError(f"budget={budget} cannot be taken", "positions say themselves what is kept", "leave it out, or pass a function that returns scores")
+                raise KvloupeError(f"budget={budget} cannot be taken", "positions say themselves what is kept",
+                                   "leave it out, or pass a function that returns scores")
             rows, selected = own_arrays.layers_from_arrays(self, positions, rows, layers)
         if not scores:
             for cells in selected.values():

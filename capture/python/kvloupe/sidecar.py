@@ -29,7 +29,8 @@ def check(trace, method):
     """Whether a run of that method can be added, before it is computed."""
     path = path_of(trace)
     if any(run.method == method and trace._is_own(run) for run in trace.runs):
-        raise KvloupeError(f"cannot add a run {method} to {trace.path}", "the trace itself holds one of that name, which is not replaced", "give another name")
+        raise KvloupeError(f"cannot add a run {method} to {trace.path}", "the trace itself holds one of that name, which is not replaced",
+                           "give another name")
     if not os.access(os.path.dirname(path), os.W_OK):
         raise KvloupeError(f"cannot save a run in {path}", "the folder cannot be written", "copy the trace to another folder")
     if os.path.exists(path):

@@ -141,7 +141,8 @@ class Interrupted(unittest.TestCase):
                     trace.add_run(name, lambda layer, chunk, q, k, v: [[0]] * len(k))
                 before = sidecar.read_bytes() if name else None
                 limits = [str(size) for size in (1, 500, 2000, 4000, 8000, 12000, 16000, 24000, 32000)]
-                done = subprocess.run([sys.executable, "-c", SAVING, path, *limits], cwd=ROOT / "capture" / "python", capture_output=True, text=True, check=False)
+                done = subprocess.run([sys.executable, "-c", SAVING, path, *limits],
+                                      cwd=ROOT / "capture" / "python", capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, (done.stdout, done.stderr))
                 for line in done.stdout.splitlines():
                     self.assertRegex(line, "^cannot save the run in .*full-run.h5.runs.h5; [^;]+; free some space, or")

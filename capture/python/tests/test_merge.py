@@ -188,7 +188,8 @@ class Merge(unittest.TestCase):
         path = scratch("full-merge.h5")
         parts = [record_rank("llama", path, 0, [0, 1]), record_rank("llama", path, 1, [2])]
         for limit in (1, 2000, 20000, 100000):  # Each in a process of its own: HDF5 does not forget a file that it could not close.
-            done = subprocess.run([sys.executable, "-c", MERGING, str(limit), path, *parts], cwd=ROOT / "capture" / "python", capture_output=True, text=True, check=False)
+            done = subprocess.run([sys.executable, "-c", MERGING, str(limit), path, *parts],
+                                  cwd=ROOT / "capture" / "python", capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr[-2000:])
             self.assertRegex(done.stdout, "^cannot write .*full-merge.h5; [^;]+; check the free space\\n$")
             self.assertFalse(path.exists() or path.with_name("full-merge.h5.part").exists())

@@ -99,8 +99,9 @@ class OwnFile(unittest.TestCase):
         cls.methods = write_methods()
 
     def test_functions_of_a_file(self):
-        self.assertEqual(list(kvloupe.methods_from(self.methods)), ["newest", "first_scored", "hangs", "forks", "forks_and_raises", "forks_and_both_return",
-                                                                       "forks_and_one_raises", "greedy", "large", "leaves", "exits", "crashes", "wrong"])
+        self.assertEqual(list(kvloupe.methods_from(self.methods)), [
+            "newest", "first_scored", "hangs", "forks", "forks_and_raises", "forks_and_both_return", "forks_and_one_raises", "greedy", "large",
+            "leaves", "exits", "crashes", "wrong"])
         broken = scratch("broken.py")
         broken.write_text("x = 1\ny = 1 / 0\n")
         for path, why in ((scratch("none.py"), "no such file"), (broken, "line 2: ZeroDivisionError")):

@@ -304,6 +304,7 @@ class OwnMethod(unittest.TestCase):
         def writes(layer, chunk, q, k, v):
             k[:] = 0
 
+        ranks = lambda sign: lambda layer, chunk, q, k, v: sign * np.tile(np.arange(k.shape[1]), (len(k), 1))  # noqa: E731
         ones = lambda value: lambda layer, chunk, q, k, v: [value] * len(k)  # noqa: E731
         with kvloupe.open(path) as trace:
             for function, options, why in (
@@ -312,8 +313,8 @@ class OwnMethod(unittest.TestCase):
                     (lambda layer, chunk, q, k, v: np.zeros(k.shape[:2]), {}, "nothing says how many keys"), (ones(["a"]), {}, "positions are integers"), (ones([[0]]), {}, "one axis"), (ones([True]), {}, "1 values came back"),
                     (fails, {}, r"line \d+ of .*test_own_method.py: NameError"), (writes, {}, "read-only"), (last_keys(2), {"budget": 0}, "no budget"), (last_keys(2), {"rows": "head"}, "unknown"),
                     (last_keys(2), {"layers": [99]}, "layer 99 is not in"), ("quoka", {}, "cannot be called"), (last_keys(2), {"positions": [[[0]]]}, "one of them, not both"),
-                    (lambda layer, chunk, q, k, v: np.tile(np.arange(k.shape[1]), (len(k), 1)), {"budget": 8}, "integers are positions.*; return scores as floats"),
-                    (lambda layer, chunk, q, k, v: -np.tile(np.arange(k.shape[1]), (len(k), 1)), {"budget": 8}, "integers are positions.*; return scores as floats"),
+                    (ranks(1), {"budget": 8}, "integers are positions.*; return scores as floats"),
+                    (ranks(-1), {"budget": 8}, "integers are positions.*; return scores as floats"),
                     (None, {"positions": [[[0]]], "budget": 2}, "budget=2 cannot be taken; positions say themselves"),
                     (None, {}, "one of them, not both")):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, why):

@@ -76,8 +76,9 @@ class Refused(unittest.TestCase):
 
         def bfloat16(array):
             return torch.from_numpy(transposed(array)).bfloat16()
-        orders = [np.asfortranarray, transposed, lambda array: np.repeat(array, 2, axis=2)[:, :, ::2], lambda array: np.ascontiguousarray(array[:, ::-1])[:, ::-1],
-                  lambda array: np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1], unaligned, of_torch, lambda array: of_torch(array).half(), lambda array: np.asfortranarray(array.astype(np.float16)),
+        orders = [np.asfortranarray, transposed, unaligned, of_torch, lambda array: of_torch(array).half(),
+                  lambda array: np.repeat(array, 2, axis=2)[:, :, ::2], lambda array: np.asfortranarray(array.astype(np.float16)),
+                  lambda array: np.ascontiguousarray(array[:, ::-1])[:, ::-1], lambda array: np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1],
                   bfloat16, lambda array: of_torch(array)[:, :, :1].expand(-1, -1, array.shape[2])]
         q, k, v = arrays()
         k2, v2 = (np.concatenate([rows, -rows[:, ::-1]], 1) for rows in (k, v))

@@ -79,7 +79,8 @@ class Room(unittest.TestCase):
         write_trace(path, 1, 1, 3000, 1)
         with h5py.File(path) as file:
             datasets = []
-            file.visititems(lambda name, item: datasets.append(item) if isinstance(item, h5py.Dataset) and item.chunks and item.maxshape != item.shape else None)
+            grows = lambda item: isinstance(item, h5py.Dataset) and item.chunks and item.maxshape != item.shape  # noqa: E731
+            file.visititems(lambda name, item: datasets.append(item) if grows(item) else None)
             self.assertGreaterEqual(len(datasets), 7 + 5 * LAYERS)
             for dataset in datasets:
                 size = np.prod(dataset.chunks) * dataset.dtype.itemsize
