@@ -129,10 +129,10 @@ def run_select(options):
     from .own_file import select_apart
     from .reader import open_trace
     name = options.name or options.function.rpartition(":")[2]
-    own_method.check_name(name)
+    method = own_method.check_name(name)
     end_with_parent()
     with open_trace(options.trace) as trace:
-        sidecar.check(trace)
+        sidecar.check(trace, method)
     from .array_files import memory as all_memory
     memory = options.memory_limit or all_memory()
     selected = select_apart(options.trace, options.function, rows=options.rows, budget=options.budget, layers=options.layers,

@@ -38,7 +38,7 @@ def compare(trace, methods, *, sweep=None, scope="all", **options):
     swept = [f"{name}={','.join(map(str, values))}" for name, values in (sweep or {}).items()]
     scopes = [",".join(sorted(one.split(","), key=_place)) for one in ([scope] if isinstance(scope, str) else scope)]
     named = [one for one in scopes if one not in PLACES]  # the others are always there
-    answer = _json("compare", trace, method=_methods(methods), sweep=swept, scope=named, **options)
+    answer = _json("compare", trace, method=_methods(methods), sweep=swept or None, scope=named or None, **options)
     rows = [row for row in answer.pop("rows") if row["scope"] in scopes]
     if not rows:
         raise KvloupeError("there is nothing to compare", f"no row has the scope {' or '.join(scopes)}", 'give scope="all", "layer", "layer,kv_head"')
@@ -95,7 +95,7 @@ def figure(trace, view, *, method=None, goto=None, form="svg", **options):
         raise KvloupeError(f"a figure has no form {form!r}", "a notebook shows SVG and PNG", 'give "svg" or "png", or call kvloupe export for others')
     if isinstance(goto, dict):
         goto = ",".join(f"{name}={value}" for name, value in goto.items())
-    arguments = dict(view=view, method=_methods(method or []), goto=goto, **options)
+    arguments = dict(view=view, method=_methods(method or []) or None, goto=goto, **options)
     return Figure(_run("export", trace, arguments, [f"--{form}", "-"]), form)
 
 
@@ -105,16 +105,17 @@ def _methods(methods):
 
 
 def _options(options):
-    """--name value of each; a list of numbers is one value, a list of texts one option each."""
+    """--name value of each that is not None; a list of numbers is one value, a list of texts one option each."""
     arguments = []
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
         if value is True:
             arguments.append(flag)
         elif value is not None and value is not False:
-            if isinstance(value, str) or not hasattr(value, "__iter__"):
-                value = [value]
-            elif not all(isinstance(one, str) for one in value):
+            value = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+            if not value:
+                raise KvloupeError(f"{name} cannot be taken", "it is empty", "leave it out, or name something")
+            if not all(isinstance(one, str) for one in value):
                 value = [",".join(map(str, value))]
             arguments += [f"{flag}={one}" for one in value]
     return arguments

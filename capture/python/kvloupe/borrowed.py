@@ -1,4 +1,5 @@
-"""Arrays of numpy, torch or anything with DLPack, as libkvloupe.so reads them: where they lie, without a copy, unless that is on a GPU."""
+"""Arrays of numpy, torch or anything with DLPack, as libkvloupe.so reads them: where they lie, without a copy, unless that is on a GPU or
+the numbers of a row do not follow each other."""
 import ctypes
 
 import numpy as np
@@ -43,10 +44,16 @@ def _of_numpy(given, name):
         kind = BFLOAT16
     if given.ndim != 3:
         raise _refused(name, f"its shape is {given.shape}", "give three axes: heads, tokens, head_dim")
+    given = _readable(given)
     (first, second, third), size = given.strides, given.itemsize
-    if first % size or second % size or third % size:
-        raise _refused(name, "its numbers do not lie at multiples of their size", "pass a contiguous copy")
     return _array(given.__array_interface__["data"][0], given.shape, (first // size, second // size, third // size), kind), given
+
+
+def _readable(given):
+    """A copy where the numbers of a row do not follow each other, lie backwards, or not at multiples of their size."""
+    size = given.itemsize
+    lies_well = given.flags.aligned and all(stride >= 0 and stride % size == 0 for stride in given.strides)
+    return given if lies_well and (given.strides[2] == size or given.shape[2] < 2) else given.copy(order="C")
 
 
 def _of_dlpack(given, name):
@@ -67,7 +74,18 @@ def _of_dlpack(given, name):
         raise _refused(name, f"its shape is {tuple(tensor.shape[i] for i in range(tensor.ndim))}", "give three axes: heads, tokens, head_dim")
     shape = [tensor.shape[i] for i in range(3)]
     strides = [tensor.strides[i] for i in range(3)] if tensor.strides else [shape[1] * shape[2], shape[2], 1]
-    return _array((tensor.data or 0) + tensor.byte_offset, shape, strides, kind), capsule
+    address = (tensor.data or 0) + tensor.byte_offset
+    if address and strides[2] != 1 and shape[2] > 1 and min(shape) > 0 and min(strides) >= 0:
+        copied = _copy_of(address, shape, strides, tensor.bits // 8)
+        return _array(copied.ctypes.data, shape, (shape[1] * shape[2], shape[2], 1), kind), copied
+    return _array(address, shape, strides, kind), capsule
+
+
+def _copy_of(address, shape, strides, size):
+    """Of numbers whatever they are, so that those that numpy does not have are copied, too. Strides count numbers."""
+    count = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides))
+    memory = (ctypes.c_char * (count * size)).from_address(address)
+    return np.ndarray(shape, f"u{size}", memory, strides=[stride * size for stride in strides]).copy(order="C")
 
 
 def _capsule_of(given):

@@ -163,6 +163,8 @@ def load_spans(file):
         return []
     if not {"name", "begin", "end"} <= set(dataset.dtype.names or ()) or dataset.shape[0] > MOST_SPANS:
         raise Defect("/tokens/spans has no name, begin and end, or too many of them")
+    if any(dataset.dtype[name].kind not in "iu" for name in ("begin", "end")):
+        raise Defect("begin and end of /tokens/spans are no integers")
     spans = []
     for record in read(dataset):
         span = Span(text_of(record["name"]), int(record["begin"]), int(record["end"]))

@@ -11,7 +11,7 @@ from .interrupts import dropping
 from .part_file import PartFile, check_output, names_of
 from .softmax_form import SoftmaxForm
 from .trace_model import ModelInfo
-from .writer import Heads, Header, TraceWriter
+from .writer import Heads, Header, TraceWriter, drop_begun
 
 AXES = ("layers", "heads", "tokens", "channels")
 
@@ -59,22 +59,12 @@ def _write(part, header, numbers, arrays, ids, text, chunk_size, output):
         writer.finish_chunks(_chunks(len(ids), chunk_size))
         writer.close(complete=True)
     except BaseException as error:
-        _drop(part, writer)
+        drop_begun(part, writer)
         if isinstance(error, KvloupeError) and error.parts[0].startswith("cannot write"):
             raise KvloupeError(f"cannot write {output}", error.why, "check the free space") from error
         if isinstance(error, (MemoryError, UnicodeError)):
             raise KvloupeError(f"cannot write {output}", one_line(error), "give fewer layers at a time, and names of plain text") from None
         raise
-
-
-def _drop(part, writer):
-    """What was begun goes, also where it cannot be written any more."""
-    try:
-        if writer is not None:
-            writer.abandon()
-    finally:
-        if os.path.exists(part.part):
-            os.unlink(part.part)
 
 
 def _arrays(files):

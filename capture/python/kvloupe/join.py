@@ -1,14 +1,14 @@
 """kvloupe.merge: the parts that the ranks of one model wrote, joined to one trace."""
 import numpy as np
 
-from .errors import KvloupeError
+from .errors import KvloupeError, one_line
 from .layout import DECODE, PREFILL
 from .trace_model import ModelInfo
 from .part import Part
 from .part_file import PartFile
 from .softmax_form import SoftmaxForm
-from .stored import Defect
-from .writer import Header, Heads, TraceWriter
+from .stored import BROKEN, Defect
+from .writer import Header, Heads, TraceWriter, drop_begun
 
 TOKENS_AT_ONCE = 4096
 SETS = ("q", "k", "v", "lse")
@@ -22,19 +22,29 @@ def merge_parts(paths, path, force=False):
         if num_chunks == 0:
             raise _refuse("one of them has no chunk that was done", "record again")
         owners = {layer: _owners(parts, layer) for layer in sorted({layer for part in parts for layer in part.layers})}
-        writer = TraceWriter(PartFile(path, force), _joint_header(parts, owners), parts[0].num_tokens, _prefill_keys(parts[0]))
-        try:
-            _copy(parts[0], owners, num_chunks, writer)
-        except BaseException:
-            writer.drop()
-            raise
-        whole = all(part.complete and len(part.chunks) == num_chunks for part in parts)
-        writer.close(complete=whole, generated=parts[0].generated, file_hash=_hash_of(parts))
+        header = _joint_header(parts, owners)
+        _write(PartFile(path, force), header, parts, owners, num_chunks)
     except Defect as defect:
         raise KvloupeError(f"cannot merge to {path}", str(defect), "record again") from None
+    except (AttributeError, *BROKEN) as error:  # what h5py raises of a damaged part
+        raise KvloupeError(f"cannot merge to {path}", one_line(error), "record again") from None
     finally:
         for part in parts:
             part.file.close()
+
+
+def _write(output, header, parts, owners, num_chunks):
+    writer = None
+    try:
+        writer = TraceWriter(output, header, parts[0].num_tokens, _prefill_keys(parts[0]))
+        _copy(parts[0], owners, num_chunks, writer)
+        whole = all(part.complete and len(part.chunks) == num_chunks for part in parts)
+        writer.close(complete=whole, generated=parts[0].generated, file_hash=_hash_of(parts))
+    except BaseException as error:
+        drop_begun(output, writer)
+        if isinstance(error, KvloupeError) and error.parts[0].startswith("cannot write"):
+            raise KvloupeError(f"cannot write {output.path}", error.why, "check the free space") from error
+        raise
 
 
 def _refuse(why, what_to_do):

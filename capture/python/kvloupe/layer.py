@@ -1,5 +1,6 @@
 """One captured layer of a trace: lazy arrays, and the attention that they imply."""
 import math
+import operator
 
 import numpy as np
 
@@ -7,6 +8,7 @@ from .errors import KvloupeError
 from .stored import Defect, attribute, float_attribute, int_attribute, member, open_dataset, read
 
 STORED = ("float16", "float32")
+FAR_APART = 4
 
 
 def _sound(dataset, box):
@@ -14,6 +16,71 @@ def _sound(dataset, box):
         return read(dataset, box)
     except Defect as defect:
         raise KvloupeError("a layer cannot be read", str(defect), "the file is damaged; record it again") from None
+
+
+def _whole_key(key):
+    """An index for each of the three axes."""
+    key = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, item in enumerate(key) if item is Ellipsis]
+    if len(dots) > 1 or len(key) - len(dots) > 3:
+        raise IndexError("there are three axes: heads, tokens, channels")
+    at = dots[0] if dots else len(key)
+    key[at : at + 1] = [slice(None)] * (3 - len(key) + len(dots))
+    return key
+
+
+class _Axis:
+    """An index of one axis: what of it is read (`stored`), and where in that it is (`within`), as numpy takes it."""
+
+    def __init__(self, item, length):
+        self.is_list = False
+        if isinstance(item, slice):
+            self._take_slice(*item.indices(length))
+        elif hasattr(item, "__index__") and np.ndim(item) == 0 and not isinstance(item, (bool, np.bool_)):
+            at = int(_inside(np.array([operator.index(item)]), length)[0])
+            self.stored, self.within = slice(at, at + 1), 0
+        else:
+            self._take_list(_positions(item, length))
+
+    def _take_slice(self, begin, end, step):
+        count = len(range(begin, end, step))
+        last = begin + (count - 1) * step
+        if count == 0:
+            self.stored, self.within = slice(0, 0), slice(None)
+        elif step > 0:
+            self.stored, self.within = slice(begin, last + 1, step), slice(None)
+        else:
+            self.stored, self.within = slice(last, begin + 1, -step), slice(None, None, -1)
+
+    def _take_list(self, positions):
+        self.is_list = True
+        begin, end = (int(positions.min()), int(positions.max()) + 1) if positions.size else (0, 0)
+        self.around, self.within_around = slice(begin, end), positions - begin
+        self.stored, self.within = self.around, self.within_around
+        distinct, within = np.unique(positions, return_inverse=True)
+        if FAR_APART * distinct.size < end - begin:  # else HDF5 reads the range sooner than each by itself
+            self.stored, self.within = distinct, within
+
+
+def _positions(item, length):
+    """Of a list or a mask, from 0 on."""
+    given = np.asarray(item)
+    if given.shape == (0,) and given.dtype.kind == "f":  # as numpy reads []
+        given = given.astype(np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "iub":
+        raise IndexError("an axis takes a number, a slice, a list of numbers or a mask of its length; take np.asarray(array)[..] for others")
+    if given.dtype.kind != "b":
+        return _inside(given.astype(np.int64), length)
+    if len(given) != length:
+        raise IndexError(f"a mask of {len(given)} for an axis of {length}")
+    return np.flatnonzero(given)
+
+
+def _inside(positions, length):
+    outside = positions[(positions < -length) | (positions >= length)]
+    if outside.size:
+        raise IndexError(f"index {outside[0]} of {length}")
+    return np.where(positions < 0, positions + length, positions)
 
 
 class HeadArray:
@@ -29,22 +96,12 @@ class HeadArray:
         return self.shape[0]
 
     def __getitem__(self, key):
-        """Room beyond the tokens is no part of it."""
-        key = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in [item if item is Ellipsis else None for item in key]:
-            at = next(i for i, item in enumerate(key) if item is Ellipsis)
-            key[at : at + 1] = [slice(None)] * (4 - len(key))
-        key += [slice(None)] * (3 - len(key))
-        if isinstance(key[1], slice):
-            begin, end, step = key[1].indices(self.shape[1])
-            if step < 1:
-                return self._read((key[0], slice(0, self.shape[1]), key[2]))[..., key[1], :]
-            key[1] = slice(begin, max(begin, end), step)
-        elif np.max(key[1]) >= self.shape[1] or np.min(key[1]) < -self.shape[1]:
-            raise IndexError(f"token {key[1]} of {self.shape[1]}")
-        else:
-            key[1] = np.where(np.asarray(key[1]) < 0, np.asarray(key[1]) + self.shape[1], key[1])[()]
-        return self._read(tuple(key))
+        """Room beyond the tokens is no part of it. What is read is a box around it; the key goes on to numpy, which picks from that."""
+        axes = [_Axis(item, length) for item, length in zip(_whole_key(key), self.shape)]
+        lists = [axis for axis in axes if axis.is_list]
+        # HDF5 picks along one axis alone.
+        box = tuple(axis.around if axis in lists[1:] else axis.stored for axis in axes)
+        return self._read(box)[tuple(axis.within_around if axis in lists[1:] else axis.within for axis in axes)]
 
     def _read(self, box):
         return _sound(self._dataset, box)

@@ -46,6 +46,12 @@ def create_growing(group, name, shape, dtype, piece, axes, units, long_name):
     return dataset
 
 
+def create_whole(group, name, values, dtype=None):
+    """A vector that does not grow, in one piece. Values of one without pieces wait in HDF5 until it is closed: where the disk is full
+    that fails, and HDF5 crashes later."""
+    return group.create_dataset(name, data=values, dtype=dtype, chunks=(len(values),) if len(values) else None)
+
+
 def put(vector, begin, values):
     """Values at their place in a vector, which grows by whole pieces."""
     end = begin + len(values)
@@ -117,11 +123,11 @@ def write_probe(file, probe):
     group = file.create_group("probe")
     group.attrs["text"] = probe.text
     group.attrs["num_tokens"] = np.int64(len(probe.ids))
-    ids = group.create_dataset("ids", data=np.asarray(probe.ids, dtype="<i4"))
+    ids = create_whole(group, "ids", np.asarray(probe.ids, dtype="<i4"))
     describe(ids, ["probe_token"], "1", "token ids of the probe")
 
 
 def write_spans(group, spans):
     records = np.array([(name, begin, end) for name, begin, end in spans], dtype=SPAN_TYPE)
-    dataset = group.create_dataset("spans", data=records, dtype=SPAN_TYPE)
+    dataset = create_whole(group, "spans", records, dtype=SPAN_TYPE)
     describe(dataset, ["span"], "token", "half-open ranges of tokens with a meaning")

@@ -73,8 +73,11 @@ def select_apart(path, function, *, rows, budget, layers, seconds, bytes_of_memo
     memory. It ends with all that it started, and what it can spoil is its own answer. For a process without other children: they
     would be taken for what the method left behind, and ended."""
     def work(answer):
+        own_pid = os.getpid()
         with Trace(path) as trace:
             selected = own_method.select_layers(trace, function_of(function, rows, in_c), rows, budget, layers)
+        if os.getpid() != own_pid:
+            return  # A process that the method forked came back from it, too.
         np.savez(answer, **{f"{layer} {name}": array for layer, cells in selected.items() for name, array in cells.arrays().items()})
 
     with tempfile.TemporaryDirectory(prefix="kvloupe-") as folder:
@@ -104,7 +107,7 @@ def _run_apart(work, seconds, bytes_of_memory):
         _end(child, status is None)
     told = _what_is_there(from_child)
     if told:
-        raise KvloupeError(*told.split("\0"))
+        raise KvloupeError(*told.split("\0")[:3])
     if status is None:
         raise KvloupeError("the method was stopped", f"it had not ended after {seconds:g} s", "give it more by --time-limit, or fewer --layers")
     if status != 0:
@@ -113,23 +116,35 @@ def _run_apart(work, seconds, bytes_of_memory):
 
 
 def _work_and_exit(work, to_parent, bytes_of_memory):
-    code = 1
+    code, own_pid = 1, os.getpid()
+
+    def tell(*parts):
+        if os.getpid() == own_pid:  # and not what the method forked
+            _tell(to_parent, parts)
     try:
         os.setpgid(0, 0)  # what it starts is ended with it
         die_with_parent(signal.SIGKILL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        bytes_of_memory = _within_hard_limit(bytes_of_memory)
         resource.setrlimit(resource.RLIMIT_AS, (bytes_of_memory, bytes_of_memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         work()
         code = 0
     except KvloupeError as error:
-        _tell(to_parent, error.parts)
+        tell(*error.parts)
     except MemoryError:
-        _tell(to_parent, ("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", "let it take less, or python -m kvloupe select --memory-limit MIB gives it more"))
+        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB",
+             "let it take less, or python -m kvloupe select --memory-limit MIB gives it more")
     except BaseException as error:  # such as sys.exit() in the file
-        _tell(to_parent, ("the method cannot be run", one_line(error), "mend it"))
+        tell("the method cannot be run", one_line(error), "mend it")
     finally:
         os._exit(code)  # nothing of the parent's is done twice
+
+
+def _within_hard_limit(wanted):
+    """No process gets more than that, as after ulimit -v."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def _tell(to_parent, parts):

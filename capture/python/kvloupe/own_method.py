@@ -71,6 +71,10 @@ def check_function(select, axis, budget):
     check_axis(axis)
     if not callable(select):
         raise KvloupeError(f"{select!r} selects nothing", "it cannot be called", "pass a function of (layer, chunk, q, k, v)")
+    check_budget(budget)
+
+
+def check_budget(budget):
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 1):
         raise KvloupeError(f"{budget!r} is no budget", "it is a number of keys, 1 or more", "give another, or none")
 
@@ -198,6 +202,10 @@ def _kept_of_row(row, where, first, past, budget):
         return _best(_of_length(values, where, past), where, first, budget)
     if values.dtype.kind == "b":
         kept = np.flatnonzero(_of_length(values, where, past))
+    elif budget is not None and len(values) == past and values.dtype.kind in "iu":
+        # More than the budget, or the method would not have been asked. Taken as positions, scores such as ranks could keep everything.
+        raise KvloupeError(f"{past} integers came back for {where}", "integers are positions, and there are as many as keys",
+                           "return scores as floats, or a mask to keep all keys")
     elif values.dtype.kind in "iu" or not values.size:
         kept = values.astype(np.int64)
     else:

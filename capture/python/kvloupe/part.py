@@ -5,10 +5,10 @@ import h5py
 import numpy as np
 
 from . import header
-from .errors import KvloupeError
+from .errors import KvloupeError, one_line
 from .layout import PART_FORMAT
 from .softmax_form import SoftmaxForm
-from .stored import Defect, attribute, float_attribute, int_attribute, member, numbered_members, open_dataset, read, read_range, \
+from .stored import BROKEN, Defect, attribute, float_attribute, int_attribute, member, numbered_members, open_dataset, read, read_range, \
     text_attribute
 from .writer import Heads
 
@@ -24,8 +24,12 @@ class Part:
             raise KvloupeError(f"cannot read {self.path}", str(error), "check the path") from None
         try:
             self._load()
-        except Defect as defect:
-            raise KvloupeError(f"cannot read {self.path}", str(defect), "record again") from None
+        except BaseException as error:
+            self.file.close()
+            if isinstance(error, (Defect, AttributeError, *BROKEN)):
+                why = str(error) if isinstance(error, Defect) else f"its structure is damaged: {one_line(error)}"
+                raise KvloupeError(f"cannot read {self.path}", why, "record again") from None
+            raise
 
     def _load(self):
         file = self.file

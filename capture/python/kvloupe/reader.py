@@ -87,7 +87,7 @@ class Trace:
         runs = []
         for number in numbered_members(member(file, "/runs")):
             try:
-                runs.append(Run(member(file, f"/runs/{number}"), first_id + number, self))
+                runs.append(Run(member(file, f"/runs/{number}"), first_id + number, self, file))
             except Defect as defect:
                 self.warnings.append(f"run {first_id + number} cannot be read: {defect}")
         return runs
@@ -124,8 +124,7 @@ class Trace:
         arrays     "torch": a function gets tensors of torch on the CPU in place of arrays of numpy. It may return either
 
         The chunk's own keys are always visible and no part of a selection. Raises KvloupeError for what is no selection."""
-        own_method.check_name(name)
-        sidecar.check(self)
+        sidecar.check(self, own_method.check_name(name))
         if (select is None) == (positions is None):
             raise KvloupeError("a run needs a function or positions", "one of them, not both", "pass select or positions=")
         own_method.check_arrays(arrays)
@@ -133,6 +132,10 @@ class Trace:
             rows = rows or "kv_head"
             selected = own_method.select_layers(self, select, rows, budget, layers, arrays)
         else:
+            if budget is not None:
+                own_method.check_budget(budget)
+                raise KvloupeError(f"budget={budget} cannot be taken", "positions say themselves what is kept",
+                                   "leave it out, or pass a function that returns scores")
             rows, selected = own_arrays.layers_from_arrays(self, positions, rows, layers)
         if not scores:
             for cells in selected.values():
@@ -144,14 +147,17 @@ class Trace:
         method = own_method.check_name(name)
         sidecar.append(self, method, rows, selected, note)
         self._load_again()
-        return next(run for run in self.runs if run.method == method)
+        return next(run for run in self.runs if run.method == method and not self._is_own(run))
+
+    def _is_own(self, run):
+        """Whether the trace holds it itself; others are in its sidecar."""
+        return run.id < self._first_saved
 
     def _load_again(self):
-        """The sidecar was replaced by a new file, which the runs are read from."""
-        self.runs = [run for run in self.runs if run.id < self._first_saved]
+        """The sidecar was replaced by a new file, which the runs are read from. The old one is open as long as somebody holds a run of it."""
+        self.runs = [run for run in self.runs if self._is_own(run)]
         if self._sidecar is not None:
             self._files.remove(self._sidecar)
-            self._sidecar.close()
         self._load_sidecar()
 
     def figure(self, view, *, method=None, goto=None, form="svg", **options):

@@ -10,6 +10,7 @@ from .calls import cache_of, held_model, positions_of
 from .chunks import ChunkTable
 from .errors import KvloupeError
 from .forwards import Forward, ForwardListener, listeners, shape_of
+from .generate_hook import GenerateHook
 from .head_choice import check_one_process, chosen_heads, numbers_of_heads, shape_of_heads
 from .layer_record import LayerRecorder
 from .layout import PREFILL
@@ -70,6 +71,7 @@ class Recorder:
             self._prober = self._make_prober(tokenizer)
         self._losses = Losses(batch_index) if "loss" in self._store and not self._late else None
         self._chunks = ChunkTable(chunk_size)
+        self._generate_hook = GenerateHook(self._model, self._before_generate, self._after_generate)
         self._writer = None
         self._recorders = {}  # layer -> LayerRecorder
         self._shapes = {}  # layer -> shape_of its first call
@@ -114,9 +116,7 @@ class Recorder:
         if self._prober:
             self._prober.install()
         self._listener.install()
-        if hasattr(self._model, "generate"):
-            self._generate = self._model.generate
-            self._model.generate = self._generate_and_note
+        self._generate_hook.install()
 
     def __exit__(self, kind, error, traceback):
         self._ended = True
@@ -124,7 +124,7 @@ class Recorder:
             self._prober.remove()
         self._tap.remove()
         self._listener.remove()
-        self._model.__dict__.pop("generate", None)
+        self._generate_hook.remove()
         self._hashing.join(None if kind is None else LONGEST_WAIT_SECONDS)
         if self._writer is None:
             self._output.drop()
@@ -158,17 +158,18 @@ class Recorder:
 
     # --- a forward ---------------------------------------------------------------------------------------------------
 
-    def _generate_and_note(self, *arguments, **options):
+    def _before_generate(self, options):
+        """Tokens that were fed so far."""
         settings = options.get("generation_config") or getattr(self._model, "generation_config", None)
         new = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 1
         self._expected_new = new - 1  # The last is not fed.
-        before = len(self._fed)
-        result = self._generate(*arguments, **options)
+        return len(self._fed)
+
+    def _after_generate(self, result, before):
         sequences = getattr(result, "sequences", result)
         if len(self._fed) > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
             if self._batch_index < sequences.shape[0]:
                 self._unfed = sequences[self._batch_index, len(self._fed) :].tolist()
-        return result
 
     @property
     def _is_deaf(self):

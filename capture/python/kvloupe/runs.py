@@ -17,8 +17,9 @@ ALIVE = 65535
 class Run:
     """id, method (its canonical text), mode, row_axis, q_heads_per_row, granularity, state_action, budget_scope, layers."""
 
-    def __init__(self, group, id, trace):
+    def __init__(self, group, id, trace, file):
         self._group, self._trace, self.id = group, trace, id
+        self._file = file  # stays open with it
         self.method = text_attribute(group, "method")
         if not self.method:
             raise Defect("its attribute method is missing")
@@ -105,8 +106,11 @@ class Run:
             try:
                 self._loaded[layer] = self._load(member(self._group, f"layers/{layer}"))
             except Defect as defect:
-                raise KvloupeError(f"layer {layer} of run {self.id} cannot be read", str(defect), "use another run") from None
+                raise self._unreadable(layer, defect) from None
         return self._loaded[layer]
+
+    def _unreadable(self, layer, defect):
+        return KvloupeError(f"layer {layer} of run {self.id} cannot be read", str(defect), "use another run")
 
     def _load(self, group):
         chunks = self._trace.chunks
@@ -132,10 +136,19 @@ class Run:
         """[rows, T]: the chunk after which each key died, 65535 alive; None for a method that drops none."""
         if self.state_action != "eviction":
             return None
-        dataset = open_dataset(self._group, f"layers/{layer}/evict_chunk", "integer", 2)
-        deaths = read(dataset, (slice(0, self.num_rows), slice(0, self._trace.num_tokens))).astype(np.uint16)
+        try:
+            dataset = open_dataset(self._group, f"layers/{layer}/evict_chunk", "integer", 2)
+            deaths = self._read_deaths(dataset).astype(np.uint16)
+        except Defect as defect:
+            raise self._unreadable(layer, defect) from None
         deaths[deaths >= len(self._trace.chunks)] = ALIVE
         return deaths
+
+    def _read_deaths(self, dataset):
+        needed = self.num_rows, self._trace.num_tokens
+        if any(has < needs for has, needs in zip(dataset.shape, needed)):
+            raise Defect(f"{dataset.name} has shape {dataset.shape} where {needed} is needed")
+        return read(dataset, tuple(slice(0, count) for count in needed))
 
 
 def hash_of_trace(trace):

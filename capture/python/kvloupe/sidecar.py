@@ -26,9 +26,12 @@ def path_of(trace):
     return trace.absolute_path + ".runs.h5"
 
 
-def check(trace):
-    """Whether a run can be added, before it is computed."""
+def check(trace, method):
+    """Whether a run of that method can be added, before it is computed."""
     path = path_of(trace)
+    if any(run.method == method and trace._is_own(run) for run in trace.runs):
+        raise KvloupeError(f"cannot add a run {method} to {trace.path}", "the trace itself holds one of that name, which is not replaced",
+                           "give another name")
     if not os.access(os.path.dirname(path), os.W_OK):
         raise KvloupeError(f"cannot save a run in {path}", "the folder cannot be written", "copy the trace to another folder")
     if os.path.exists(path):
@@ -146,9 +149,13 @@ def _write_layer(group, cells):
     arrays = cells.arrays()
     for name, values in arrays.items():
         axis, units, words = DATASETS[name]
-        # In pieces, as all vectors of a trace are: an empty one is stored so, too.
-        dataset = group.create_dataset(name, data=values, chunks=(max(1, min(len(values), 32768)),), maxshape=(None,))
-        describe(dataset, [axis], units, words)
+        describe(_create(group, name, values), [axis], units, words)
+
+
+def _create(group, name, values):
+    """In pieces, as all arrays of a trace are: an empty one is stored so, too, and nothing waits to be written (see _fill)."""
+    piece = tuple(max(1, min(length, 32768)) for length in values.shape)
+    return group.create_dataset(name, data=values, chunks=piece, maxshape=(None,) * values.ndim)
 
 
 def _write_plot(run, trace, layers):
@@ -159,6 +166,6 @@ def _write_plot(run, trace, layers):
         dense = np.array(cells.flags).reshape(len(trace.chunks), -1)[:, 0] == DENSE_FALLBACK
         first = [chunk.begin - trace.layer(number).first_visible(chunk.begin) for chunk in trace.chunks]
         kept[:, column] = np.where(dense, first, counts)
-    describe(run.create_dataset("kept", data=kept), ["chunk", "layer"], "token", "keys kept, mean over the rows")
-    run.create_dataset("layer", data=np.array(list(layers), "<i4"))
+    describe(_create(run, "kept", kept), ["chunk", "layer"], "token", "keys kept, mean over the rows")
+    _create(run, "layer", np.array(list(layers), "<i4"))
     describe_plot(run, "kept", [".", "layer"], "Keys kept by chunk and layer")

@@ -1,8 +1,61 @@
 """Where recording listens: the functions that transformers' attention modules hand their queries, keys and values to."""
 import functools
 import sys
+import threading
 
 import torch
+
+_lock = threading.Lock()
+# (id of a place, implementation) -> those installed there, each over the one before it.
+_installed = {}
+
+
+class _Place:
+    """Where attention modules find their function: a file of models, or an interface that most files share."""
+
+    def __init__(self, source, implementation):
+        self.is_file = implementation in (None, "eager")  # Not in an interface: the modules of a file call its function of this name.
+        self.implementation = "eager" if self.is_file else implementation
+        self._holder = source if self.is_file else source.ALL_ATTENTION_FUNCTIONS
+        self.key = id(self._holder), self.implementation
+
+    @property
+    def function(self):
+        return self._holder.eager_attention_forward if self.is_file else self._holder[self.implementation]
+
+    @property
+    def own(self):
+        """What `put` puts back: None where an interface has none of its own, and looks further."""
+        return self.function if self.is_file else self._holder._local_mapping.get(self.implementation)
+
+    def put(self, function):
+        if self.is_file:
+            self._holder.eager_attention_forward = function
+        elif function is None:
+            del self._holder[self.implementation]
+        else:
+            self._holder[self.implementation] = function
+
+
+class _Cover:
+    """A function that was put over another one. It can go when nothing lies over it; until then it passes on what it is given."""
+
+    def __init__(self, place, listener_to):
+        self._place, self._below = place, place.own
+        self.function = listener_to(place.function)
+        self.has_ended = False
+        _installed.setdefault(place.key, []).append(self)
+        place.put(self.function)
+
+    def end(self):
+        self.has_ended = True
+        covers = _installed[self._place.key]
+        while covers and covers[-1].has_ended:
+            last = covers.pop()
+            if self._place.function is last.function:  # else somebody put another one over it, which stays and calls it
+                self._place.put(last._below)
+        if not covers:
+            del _installed[self._place.key]
 
 
 class AttentionTap:
@@ -12,41 +65,19 @@ class AttentionTap:
     def __init__(self, modules, heard):
         self._modules = modules  # module -> layer
         self._heard = heard
-        self._undo = []
+        self._covers = []
 
     def install(self):
-        done = set()
-        for module in self._modules:
-            source = sys.modules[type(module).__module__]
-            implementation = module.config._attn_implementation
-            # A file of models may have an interface of its own, most share one.
-            place = source if implementation in (None, "eager") else source.ALL_ATTENTION_FUNCTIONS
-            if (id(place), implementation) in done:
-                continue
-            done.add((id(place), implementation))
-            if place is source:
-                self._replace_eager(source)
-            else:
-                self._replace_registered(place, implementation)
-
-    def _replace_eager(self, source):
-        # Not in the interface: the attention modules of a file call its function of this name.
-        original = source.eager_attention_forward
-        source.eager_attention_forward = self._listener(original, "eager")
-        self._undo.append(lambda: setattr(source, "eager_attention_forward", original))
-
-    def _replace_registered(self, interface, implementation):
-        own = interface._local_mapping.get(implementation)
-        interface[implementation] = self._listener(interface[implementation], implementation)
-        if own is None:
-            self._undo.append(lambda: interface.__delitem__(implementation))
-        else:
-            self._undo.append(lambda: interface.__setitem__(implementation, own))
+        with _lock:
+            places = [_Place(sys.modules[type(module).__module__], module.config._attn_implementation) for module in self._modules]
+            for place in {place.key: place for place in places}.values():
+                self._covers.append(_Cover(place, functools.partial(self._listener, implementation=place.implementation)))
 
     def remove(self):
-        while self._undo:
-            self._undo.pop()()
-        self._modules = {}  # A graph that was compiled meanwhile may still call the listener for them.
+        with _lock:
+            while self._covers:
+                self._covers.pop().end()
+        self._modules = {}  # What lies below another one is still called, and a graph that was compiled meanwhile calls it later, too.
 
     def _listener(self, original, implementation):
         # Out of the graphs of torch.compile, which go on with `original`.

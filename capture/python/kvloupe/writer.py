@@ -1,6 +1,7 @@
 """Writes a trace as it comes: rows of each layer, then the chunks that they complete (FORMAT.md, section 8)."""
 import dataclasses
 import functools
+import os
 
 import h5py
 import numpy as np
@@ -71,7 +72,11 @@ class TraceWriter:
         self._mass_keys, self._num_queries = mass_keys, num_queries
         # The lock is ours already. No cache: a part of a piece is written where it belongs at once, and nothing is read for it.
         self._file = h5py.File(output.part, "w", locking=False, rdcc_nbytes=0, track_order=False)
-        self._begin(max(capacity, 1))
+        try:
+            self._begin(max(capacity, 1))
+        except BaseException:
+            self._close_what_is_broken()  # Nobody has this writer. HDF5 would do it when the process ends, and crash.
+            raise
 
     def _begin(self, capacity):
         header, file = self.header, self._file
@@ -314,8 +319,7 @@ class TraceWriter:
             self._run.close(self.num_chunks, tokens)
         if len(generated):
             values = np.asarray(generated, dtype="<i4")
-            layout.describe(self._file["tokens"].create_dataset("generated", data=values), ["step"], "1",
-                            "sampled token ids")
+            layout.describe(layout.create_whole(self._file["tokens"], "generated", values), ["step"], "1", "sampled token ids")
         if file_hash is not None:
             self._file["model"].attrs["file_hash"] = file_hash
         self._file.flush()
@@ -336,12 +340,27 @@ class TraceWriter:
 
     def abandon(self):
         """When nothing can be written any more: what is on disk stays there."""
+        self._close_what_is_broken()
+        self._output.release()
+
+    def _close_what_is_broken(self):
         try:
             self._file.close()
         except (OSError, RuntimeError):
             pass
-        self._output.release()
 
     def drop(self):
         self._file.close()
         self._output.drop()
+
+
+def drop_begun(part, writer):
+    """The PartFile of which a writer was made, or not even that: what was begun goes, also where it cannot be written any more."""
+    try:
+        if writer is not None:
+            writer.abandon()
+        else:
+            part.release()
+    finally:
+        if os.path.exists(part.part):
+            os.unlink(part.part)

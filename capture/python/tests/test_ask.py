@@ -70,6 +70,15 @@ class Tables(unittest.TestCase):
         self.assertGreater(times[0]["parts_select"], 0)
         self.assertGreater(times[0]["dense_ms"], 0)
 
+    @without_pandas
+    def test_options_of_any_iterable(self):
+        path = recorded("qwen3")
+        want = kvloupe.compare(path, [QUOKA], layers=[0, 2], scope="layer")
+        self.assertEqual({row["layer"] for row in want}, {0, 2})
+        for layers in ((i for i in (0, 2)), (0, 2), {0: None, 2: None}, "0,2", iter(["0,2"])):
+            self.assertEqual(kvloupe.compare(path, [QUOKA], layers=layers, scope="layer"), want)
+        self.assertEqual(kvloupe.compare(path, (one for one in [QUOKA]), layers=[0, 2], scope=(one for one in ["layer"])), want)
+
     def test_explain_is_the_answer_of_the_command(self):
         path = recorded("qwen3")
         said = program_json("explain", path, "--method", QUOKA, "--layer", "1", "--chunk", "2", "--kv-head", "0", "--key", "5")
@@ -123,6 +132,9 @@ class Refusals(unittest.TestCase):
         self.refused("--nonsense", lambda: kvloupe.compare(path, QUOKA, nonsense=3))
         self.refused("layer", lambda: kvloupe.explain(path, QUOKA, layer=99, chunk=2, kv_head=0, key=5))
         self.refused("no row has the scope", lambda: kvloupe.compare(path, QUOKA, scope=[]))
+        for empty in ([], (), iter([])):
+            self.refused("layers cannot be taken; it is empty", lambda: kvloupe.compare(path, QUOKA, layers=empty))
+        self.refused("method cannot be taken; it is empty", lambda: kvloupe.compare(path, []))
         self.refused("is not a scope", lambda: kvloupe.compare(path, QUOKA, scope="nothing"))
         self.refused("no view has this id", lambda: kvloupe.open(path).figure("kv_mop"))
         self.refused("no form", lambda: kvloupe.open(path).figure("kv_map", form="bmp"))

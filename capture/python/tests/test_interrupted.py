@@ -1,5 +1,6 @@
 """Recordings that end early leave what was done, and long ones grow."""
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,24 @@ with kvloupe.record(model, sys.argv[2], tokenizer=load_tokenizer(sys.argv[1]), c
     for step in itertools.count():
         model(ids[:, step % 34 : step % 34 + 1], past_key_values=cache)
         print(step, flush=True)
+"""
+
+# Saves a run where files may grow as far as is told, time after time, and tells the refusals.
+SAVING = """
+import resource, sys
+import kvloupe
+path, *limits = sys.argv[1:]
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+with kvloupe.open(path) as trace:
+    for limit in map(int, limits):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            trace.add_run("large", lambda layer, chunk, q, k, v: [range(k.shape[1])] * len(k))
+            print("saved")
+        except kvloupe.KvloupeError as error:
+            print(error)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 """
 
 
@@ -110,6 +129,27 @@ class Interrupted(unittest.TestCase):
         self.assertIn("incomplete", program("validate", kept))
         with kvloupe.open(kept) as trace:
             self.assertGreaterEqual(trace.num_tokens, 34 + 64)
+
+    def test_a_full_disk_where_a_run_is_saved(self):
+        """One sentence, whatever could not be written, and the runs that were there stay."""
+        path = scratch("full-run.h5")
+        shutil.copy(recorded("llama"), path)
+        sidecar = path.with_name("full-run.h5.runs.h5")
+        with kvloupe.open(path) as trace:
+            for name in (None, "small"):
+                if name:
+                    trace.add_run(name, lambda layer, chunk, q, k, v: [[0]] * len(k))
+                before = sidecar.read_bytes() if name else None
+                limits = [str(size) for size in (1, 500, 2000, 4000, 8000, 12000, 16000, 24000, 32000)]
+                done = subprocess.run([sys.executable, "-c", SAVING, path, *limits],
+                                      cwd=ROOT / "capture" / "python", capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, (done.stdout, done.stderr))
+                for line in done.stdout.splitlines():
+                    self.assertRegex(line, "^cannot save the run in .*full-run.h5.runs.h5; [^;]+; free some space, or")
+                self.assertEqual(len(done.stdout.splitlines()), len(limits))
+                self.assertEqual(sidecar.read_bytes() if sidecar.exists() else None, before)
+                self.assertEqual([file.name for file in path.parent.glob("full-run.h5.*") if file != sidecar], [])
+        self.assertIn("sound", program("validate", path))
 
 
 class Growing(unittest.TestCase):

@@ -28,6 +28,18 @@ with kvloupe.record(model, path, tokenizer=load_tokenizer(family), chunk_size=CH
 torch.distributed.destroy_process_group()
 """
 
+# Merges where files may grow as far as is told.
+MERGING = """
+import resource, sys
+import kvloupe
+limit, path, *parts = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    kvloupe.merge(parts, path)
+except kvloupe.KvloupeError as error:
+    print(error)
+"""
+
 
 def record_rank(family, path, rank, layers):
     """A rank of a model whose layers are spread over two processes."""
@@ -170,6 +182,52 @@ class Merge(unittest.TestCase):
         with self.assertRaisesRegex(kvloupe.KvloupeError, "/layers/1/v is missing"):
             kvloupe.merge(parts, path)
         self.assertFalse(path.exists() or path.with_name("refused.h5.part").exists())
+
+    def test_a_full_disk(self):
+        """One sentence, and nothing of the trace is left, which the parts still hold."""
+        path = scratch("full-merge.h5")
+        parts = [record_rank("llama", path, 0, [0, 1]), record_rank("llama", path, 1, [2])]
+        for limit in (1, 2000, 20000, 100000):  # Each in a process of its own: HDF5 does not forget a file that it could not close.
+            done = subprocess.run([sys.executable, "-c", MERGING, str(limit), path, *parts],
+                                  cwd=ROOT / "capture" / "python", capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+            self.assertRegex(done.stdout, "^cannot write .*full-merge.h5; [^;]+; check the free space\\n$")
+            self.assertFalse(path.exists() or path.with_name("full-merge.h5.part").exists())
+        kvloupe.merge(parts, path)
+        self.check_equal(path, "llama", 0)
+
+    def test_a_damaged_part(self):
+        path = scratch("damaged-merge.h5")
+        parts = [record_rank("llama", path, 0, [0, 1]), record_rank("llama", path, 1, [2])]
+        whole = parts[1].read_bytes()
+
+        def no_group_of_model(part):
+            del part["model"]
+            part["model"] = 3
+
+        def text_of_another_kind(part):
+            del part["tokens/generated"]
+            part.create_group("tokens/generated")
+
+        def no_mass_offsets(part):
+            del part["chunks/mass_offsets"]
+
+        def an_array_for_a_number(part):
+            part.attrs["part_rank"] = [1, 2]
+
+        for damage in (no_group_of_model, text_of_another_kind, no_mass_offsets, an_array_for_a_number):
+            parts[1].write_bytes(whole)
+            with h5py.File(parts[1], "r+") as file:
+                damage(file)
+            with self.subTest(damage=damage.__name__), self.assertRaisesRegex(kvloupe.KvloupeError, "^cannot [^;]+; [^;]+; record again$"):
+                kvloupe.merge(parts, path)
+            self.assertFalse(path.exists() or path.with_name("damaged-merge.h5.part").exists())
+        for begin in range(0, len(whole), len(whole) // 40):
+            parts[1].write_bytes(whole[:begin] + bytes(byte ^ 0x5A for byte in whole[begin : begin + 64]) + whole[begin + 64 :])
+            try:
+                kvloupe.merge(parts, path, force=True)
+            except kvloupe.KvloupeError:
+                self.assertFalse(path.with_name("damaged-merge.h5.part").exists())
 
     def test_the_program_takes_a_part_for_no_trace(self):
         part = record_rank("llama", scratch("alone.h5"), 0, [0])

@@ -1,5 +1,6 @@
 """A method in a file: from the command line, in a process of its own that may hang, fork, crash or ask for all memory."""
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -8,7 +9,7 @@ import unittest
 
 import kvloupe
 
-from .support import program, program_json, scratch
+from .support import ROOT, program, program_json, scratch
 from .test_own_method import copy_of
 
 os.environ.setdefault("KVLOUPE_PYTHON", sys.executable)
@@ -31,6 +32,27 @@ METHODS = """
         if os.fork() == 0:
             open(os.environ["PIDS"], "a").write(f"{os.getpid()}\\n")
             time.sleep(600)
+        return newest(layer, chunk, q, k, v)
+
+    def forks_and_raises(layer, chunk, q, k, v):
+        child = os.fork()
+        if child == 0:
+            raise ValueError("in what was forked")
+        os.waitpid(child, 0)
+        raise ValueError("in the method")
+
+    def forks_and_both_return(layer, chunk, q, k, v):
+        child = os.fork()
+        if child == 0:
+            return [[0]] * len(k)
+        os.waitpid(child, 0)
+        return newest(layer, chunk, q, k, v)
+
+    def forks_and_one_raises(layer, chunk, q, k, v):
+        child = os.fork()
+        if child == 0:
+            raise ValueError("in what was forked")
+        os.waitpid(child, 0)
         return newest(layer, chunk, q, k, v)
 
     def greedy(layer, chunk, q, k, v):
@@ -77,7 +99,9 @@ class OwnFile(unittest.TestCase):
         cls.methods = write_methods()
 
     def test_functions_of_a_file(self):
-        self.assertEqual(list(kvloupe.methods_from(self.methods)), ["newest", "first_scored", "hangs", "forks", "greedy", "large", "leaves", "exits", "crashes", "wrong"])
+        self.assertEqual(list(kvloupe.methods_from(self.methods)), [
+            "newest", "first_scored", "hangs", "forks", "forks_and_raises", "forks_and_both_return", "forks_and_one_raises", "greedy", "large",
+            "leaves", "exits", "crashes", "wrong"])
         broken = scratch("broken.py")
         broken.write_text("x = 1\ny = 1 / 0\n")
         for path, why in ((scratch("none.py"), "no such file"), (broken, "line 2: ZeroDivisionError")):
@@ -126,6 +150,28 @@ class OwnFile(unittest.TestCase):
         while any(_lives(pid) for pid in started) and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual([pid for pid in started if _lives(pid)], [])
+
+    def test_what_it_forked_neither_answers_nor_tells(self):
+        path = copy_of("llama", "forked")
+        code, said = refusal("select", path, "--python", f"{self.methods}:forks_and_raises", "--layer", "0")
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, "^error: the method failed in layer 0, chunk 1; line .*ValueError: in the method; mend it and run it again$")
+        for name in ("forks_and_both_return", "forks_and_one_raises"):
+            program("select", path, "--python", f"{self.methods}:{name}", "--layer", "0")
+            with kvloupe.open(path) as trace:
+                run = next(run for run in trace.runs if run.method == f"custom:{name}")
+                begin = trace.chunks[2].begin
+                self.assertEqual(run.selected(0, 2, 0).tolist(), [begin - 3, begin - 2, begin - 1])
+
+    def test_under_a_hard_limit_of_memory(self):
+        """As after ulimit -v."""
+        path, most = copy_of("llama", "limited"), 8 << 30
+        for name, code, words in (("newest", 0, "saved as run 0, custom:newest"), ("greedy", 1, "MemoryError")):
+            command = [sys.executable, "-m", "kvloupe", "select", path, f"{self.methods}:{name}"]
+            done = subprocess.run(command, cwd=ROOT / "capture" / "python", capture_output=True, text=True, timeout=120, check=False,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(words, done.stderr)
 
     def test_arguments_that_are_wrong(self):
         path = copy_of("llama", "arguments")

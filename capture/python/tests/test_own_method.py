@@ -15,6 +15,8 @@ import kvloupe
 
 from .support import program, program_json, recorded, scratch
 
+os.environ.setdefault("KVLOUPE_PYTHON", sys.executable)
+
 
 def copy_of(family, name):
     path = scratch(f"own-{name}.h5")
@@ -236,6 +238,13 @@ class OwnMethod(unittest.TestCase):
                              (np.where(positions == 2, 10**6, positions), "of the future")):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, why):
                     trace.add_run("bad", positions=bad)
+            with self.assertRaisesRegex(kvloupe.KvloupeError, "budget=2 cannot be taken"):
+                trace.add_run("bad", positions=positions, budget=2)
+            # Positions, fewer than the keys, are kept whatever the budget, and a mask can keep all.
+            run = trace.add_run("more", last_keys(5), budget=2)
+            self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 0)), 5)
+            run = trace.add_run("all", lambda layer, chunk, q, k, v: np.ones(k.shape[:2], bool), budget=2)
+            self.assertEqual(len(run.selected(trace.layers[0], chunks - 1, 0)), trace.chunks[-1].begin)
         self.assertIn("sound", program("validate", path))
 
     def test_a_run_of_the_same_name_is_replaced_and_others_stay(self):
@@ -254,6 +263,39 @@ class OwnMethod(unittest.TestCase):
             self.assertEqual(trace.warnings, [])
             self.assertTrue(any(run.method.startswith("oracle") for run in trace.runs))
 
+    def test_a_run_that_is_held_stays_readable(self):
+        path = copy_of("llama", "held")
+        with kvloupe.open(path) as trace:
+            held = trace.add_run("mine", last_keys(4))
+            trace.add_run("other", last_keys(2))
+            replaced = trace.add_run("mine", last_keys(3))
+            self.assertEqual(held.selected(trace.layers[0], 2, 0).tolist(), list(range(trace.chunks[2].begin - 4, trace.chunks[2].begin)))
+            self.assertEqual(len(replaced.selected(trace.layers[0], 2, 0)), 3)
+            del held, replaced
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(3):  # No file stays open for a run that nobody holds.
+                trace.add_run("other", last_keys(2), layers=0)
+            self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+    def test_a_name_that_a_run_of_the_trace_itself_has(self):
+        """As after kvloupe slice, which makes the saved runs the new trace's own."""
+        path, part = copy_of("llama", "whole"), scratch("own-part.h5")
+        with kvloupe.open(path) as trace:
+            trace.add_run("mine", last_keys(4))
+        program("slice", path, "-o", part)
+        methods = scratch("own_part.py")
+        methods.write_text("def mine(layer, chunk, q, k, v):\n    return [[0]] * len(k)\n")
+        why = "cannot add a run custom:mine to .*own-part.h5; the trace itself holds one of that name, .*; give another name"
+        with kvloupe.open(part) as trace:
+            with self.assertRaisesRegex(kvloupe.KvloupeError, why):
+                trace.add_run("mine", lambda *_: self.fail("it is not asked"))
+            with self.assertRaises(AssertionError) as caught:
+                program("select", part, "--python", f"{methods}:mine")
+            self.assertRegex(str(caught.exception), why)
+            run = trace.add_run("mine-again", last_keys(2))
+            self.assertEqual((run.method, len(run.selected(0, 2, 0))), ("custom:mine-again", 2))
+        self.assertEqual([run["method"] for run in program_json("info", part)["runs"]], ["custom:mine", "custom:mine-again"])
+
     def test_what_is_no_selection_is_one_sentence_and_nothing_is_written(self):
         path = copy_of("llama", "refused")
 
@@ -263,6 +305,7 @@ class OwnMethod(unittest.TestCase):
         def writes(layer, chunk, q, k, v):
             k[:] = 0
 
+        ranks = lambda sign: lambda layer, chunk, q, k, v: sign * np.tile(np.arange(k.shape[1]), (len(k), 1))  # noqa: E731
         ones = lambda value: lambda layer, chunk, q, k, v: [value] * len(k)  # noqa: E731
         with kvloupe.open(path) as trace:
             for function, options, why in (
@@ -271,6 +314,9 @@ class OwnMethod(unittest.TestCase):
                     (lambda layer, chunk, q, k, v: np.zeros(k.shape[:2]), {}, "nothing says how many keys"), (ones(["a"]), {}, "positions are integers"), (ones([[0]]), {}, "one axis"), (ones([True]), {}, "1 values came back"),
                     (fails, {}, r"line \d+ of .*test_own_method.py: NameError"), (writes, {}, "read-only"), (last_keys(2), {"budget": 0}, "no budget"), (last_keys(2), {"rows": "head"}, "unknown"),
                     (last_keys(2), {"layers": [99]}, "layer 99 is not in"), ("quoka", {}, "cannot be called"), (last_keys(2), {"positions": [[[0]]]}, "one of them, not both"),
+                    (ranks(1), {"budget": 8}, "integers are positions.*; return scores as floats"),
+                    (ranks(-1), {"budget": 8}, "integers are positions.*; return scores as floats"),
+                    (None, {"positions": [[[0]]], "budget": 2}, "budget=2 cannot be taken; positions say themselves"),
                     (None, {}, "one of them, not both")):
                 with self.assertRaisesRegex(kvloupe.KvloupeError, why):
                     trace.add_run("bad", function, **options)

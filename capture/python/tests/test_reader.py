@@ -53,6 +53,26 @@ class Reading(unittest.TestCase):
             with self.assertRaisesRegex(kvloupe.KvloupeError, "layer 9 is not in"):
                 trace.q(9)
 
+    def test_lazy_arrays_take_the_indices_of_numpy(self):
+        backwards, every = slice(None, None, -1), slice(None)
+        with kvloupe.open(recorded("llama")) as trace:
+            k, stored = trace.k(1), np.asarray(trace.k(1))
+            mask, far = np.arange(k.shape[1]) % 3 == 1, [0, 36, 1]
+            for key in ((every, backwards, 3), (0, backwards, 3), (0, backwards), (backwards, slice(30, 4, -7), slice(None, None, -2)),
+                        (0, slice(3, 3, -1), 1), (0, []), (0, np.zeros(0, np.int32)), (0, mask), (every, np.zeros_like(mask)), (0, [5, 3]),
+                        (0, [3, 3]), (every, far, 2), (0, [-1, 0, -37]), (0, range(4, 9)), (backwards, far, backwards), ([0, 1], 4),
+                        ([1, 0], [3, 36]), (every, [3, 36, 36], [0, 7, 2]), (0, every, [5, 1]),
+                        (np.int64(1), np.int64(-1)), (np.array(1), 3, ...), (1, 2, 3, ...), (..., [7, 0])):
+                got = k[key]
+                self.assertEqual((got.shape, got.dtype), (stored[key].shape, stored.dtype), key)
+                np.testing.assert_array_equal(got, stored[key], str(key))
+            for key in ((0, [0, 37]), (0, [-38]), (0, mask[:-1]), (0, 1, 2, 3), (..., ...), (None, 0), (0, True), (0, [[1, 2]]), (0, 1.5),
+                        (0, [1.5]), (2, 0), (0, 0, 99), (0, "a"), (stored > 0,)):
+                with self.assertRaises((IndexError, TypeError), msg=str(key)):
+                    k[key]
+            run_like = np.array([2, 9, 31], np.int32)
+            np.testing.assert_array_equal(k[1, run_like], stored[1, run_like])
+
     def test_lse_that_is_not_stored_is_computed(self):
         for family in ("gpt_oss", "gemma3_text"):
             bare = scratch(f"bare-{family}.h5")
@@ -131,6 +151,33 @@ class Reading(unittest.TestCase):
             self.assertEqual(trace.runs[0].selected(1, 2, 1).tolist(), list(range(16)))
             self.assertEqual(trace.text(0, 3), "\u20ac is a")
             self.assertEqual(trace.runs[1].row_axis, "kv_head")
+
+    def test_spans_that_are_no_integers_are_left_out(self):
+        path = scratch("odd-spans.h5")
+        for kind, value in (("<f8", np.inf), ("<f4", 3), ("S4", b"3"), (("<i4", (2,)), 3)):
+            shutil.copy(recorded("llama"), path)
+            with h5py.File(path, "r+") as file:
+                del file["tokens/spans"]
+                spans = np.zeros(1, [("name", "S8"), ("begin", kind), ("end", kind)])
+                spans["name"], spans["begin"], spans["end"] = b"odd", value, value
+                file["tokens/spans"] = spans
+            with kvloupe.open(path) as trace:
+                self.assertEqual((trace.spans, trace.warnings), ([], ["begin and end of /tokens/spans are no integers"]), kind)
+
+    def test_evictions_that_cannot_be_read(self):
+        path = scratch("odd-evictions.h5")
+        shutil.copy(recorded("llama"), path)
+        program("select", path, "--method", "h2o:budget_tokens=6", "--save")
+        with h5py.File(f"{path}.runs.h5", "r+") as file:
+            layers = file["runs/0/layers"]
+            del layers["0/evict_chunk"]
+            layers["1/evict_chunk"].resize(3, 1)
+        with kvloupe.open(path) as trace:
+            run = trace.runs[0]
+            self.assertEqual(run.evicted_after(2).shape, (run.num_rows, trace.num_tokens))
+            for layer in (0, 1, 99):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, f"^layer {layer} of run 0 cannot be read; .*evict_chunk .*; use another run"):
+                    run.evicted_after(layer)
 
     def test_a_trace_without_text(self):
         path = scratch("textless.h5")
