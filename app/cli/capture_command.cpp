@@ -14,6 +14,7 @@
 #include "core/base/units.h"
 #include "core/trace/fields/stored_parts.h"
 #include "core/trace/fields/trace_names.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -225,7 +226,9 @@ void print_estimate(const CaptureArguments& arguments, const CaptureEstimate& es
   throw Error(ErrorKind::Cancelled, "the capture was stopped",
               fmt::format("{} holds the {} tokens done", options.output.string(),
                           format_count(report.tokens)),
-              "open it as it is or capture again with --force");
+              fmt::format("open it as it is, rename it to {} and go on with --resume, or capture "
+                          "again with --force",
+                          trace::part_path(options.output).filename().string()));
 }
 
 void run(const CaptureArguments& arguments, const Given& words) {

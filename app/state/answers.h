@@ -198,7 +198,11 @@ std::shared_ptr<const typename Q::Answer> Answers::need(const Q& question,
   if (const auto entry = store_.find(key)) {
     if (entry->state == ResultState::Ready)
       return std::static_pointer_cast<const Answer>(entry->answer);
-    if (entry->error) throw *entry->error;
+    // Who builds on what the user cancelled fails: Cancelled would mean that this work was.
+    if (const auto& error = entry->error)
+      throw error->kind() != ErrorKind::Cancelled
+          ? *error
+          : input_error(error->what_failed(), error->why(), error->remedy());
   }
   if (needs_engine(question)) start_engine();
   Steps steps(*this, nullptr, key, context);

@@ -244,8 +244,8 @@ void JobSystem::give_up(const std::string& tag) {
   }
   for (const Impl::JobPtr& job : given_up)
     if (job->on_error)
-      job->on_error(input_error(job->status.title + " was cancelled",
-                                "its result is not waited for", "start it again"));
+      job->on_error(Error(ErrorKind::Cancelled, job->status.title + " was cancelled",
+                          "its result is not waited for", "start it again"));
 }
 
 void JobSystem::cancel_all() {

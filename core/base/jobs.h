@@ -61,7 +61,7 @@ class JobSystem {
   // Delivers finished results to their callbacks, on the calling thread. Returns how many.
   int publish();
   void cancel(const std::string& tag);
-  // The user cancels it: `on_error` of the job runs now, on the calling thread, and says so.
+  // The user cancels it: `on_error` of the job runs now, on the calling thread, with Error{Cancelled}.
   void give_up(const std::string& tag);
   void cancel_all();
   std::vector<JobStatus> status() const;  // queued and running, oldest first

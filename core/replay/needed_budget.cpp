@@ -26,15 +26,26 @@ bool holds(const std::vector<std::int32_t>& positions, std::int64_t key) {
   return std::binary_search(positions.begin(), positions.end(), key);
 }
 
-// The cell, and those that its set depends on, for any number of runs.
-selection::Cell load_for_trials(const session::TraceSession& session, const PreparedMethod& method,
-                                int layer, int chunk) {
-  session::CellLoader loader(session, device::torch_device(method.device));
-  selection::Cell cell =
-      loader.load(layer, chunk, session.info().chunks[static_cast<std::size_t>(chunk)]);
-  if (method.traits().needs_probe) session::add_probe(session, cell);
-  return cell;
-}
+// Cells for any number of runs. On a device those of a layer are views of one copy of it.
+class TrialCells {
+ public:
+  TrialCells(const session::TraceSession& session, const PreparedMethod& method)
+      : session_(session), method_(method) {}
+
+  selection::Cell load(int layer, int chunk) {
+    const auto [loader, is_new] =
+        loaders_.try_emplace(layer, session_, device::torch_device(method_.device));
+    selection::Cell cell =
+        loader->second.load(layer, chunk, session_.info().chunks[static_cast<std::size_t>(chunk)]);
+    if (method_.traits().needs_probe) session::add_probe(session_, cell);
+    return cell;
+  }
+
+ private:
+  const session::TraceSession& session_;
+  const PreparedMethod& method_;
+  std::map<int, session::CellLoader> loaders_;  // by layer
+};
 
 // The keys that are up for choice in a cell.
 struct Candidates {
@@ -87,10 +98,11 @@ class BudgetTrials {
       method_.shape.num_kv_heads = 1;
     }
     const auto source = selection::source_layer(spec, method_.shape, request.layer);
-    if (source) add(session, *source, request.chunk);
+    TrialCells cells(session, method_);
+    if (source) add(cells.load(*source, request.chunk));
     // The chunks before decide what was evicted.
     for (int chunk = spec.traits().evicts() ? 0 : request.chunk; chunk <= request.chunk; ++chunk)
-      add(session, request.layer, chunk);
+      add(cells.load(request.layer, chunk));
   }
 
   std::int64_t most() const { return most_; }
@@ -116,8 +128,7 @@ class BudgetTrials {
   }
 
  private:
-  void add(const session::TraceSession& session, int layer, int chunk) {
-    selection::Cell cell = load_for_trials(session, method_, layer, chunk);
+  void add(selection::Cell cell) {
     if (kv_head_) cell = single_group(cell, *kv_head_);
     share_scores(cell);
     cells_.push_back(std::move(cell));
@@ -140,8 +151,9 @@ class SpanTrials {
              const WorkContext& context)
       : method_(prepare(session, spec, {layer}, device, context)), keys_(keys), context_(context) {
     const auto source = selection::source_layer(spec, method_.shape, layer);
+    TrialCells loaded(session, method_);
     const auto add = [&](int of_layer, int chunk, bool asked) {
-      selection::Cell cell = load_for_trials(session, method_, of_layer, chunk);
+      selection::Cell cell = loaded.load(of_layer, chunk);
       share_scores(cell);
       cells_.push_back({std::move(cell), asked});
     };

@@ -319,6 +319,8 @@ TEST_F(HostileTest, Evictions) {
   };
   expect_defect("dies after", [&](hid_t f) { set(f, 1, 40, 1); });
   expect_defect("evict_chunk says", [&](hid_t f) { set(f, 0, 3, kAlive); });
+  // Chunk 1 is dense: it keeps key 3, which would be dead by then.
+  expect_defect("evict_chunk says", [&](hid_t f) { set(f, 0, 3, 0); });
   expect_defect("missing", [&](hid_t f) { drop(f, evict); });
   expect_defect("shape", [&](hid_t f) { resize(f, evict, {2, 50}); });
 }
@@ -334,6 +336,25 @@ TEST_F(HostileTest, GeneratedTokensThatWereNotFedAreANote) {
   EXPECT_TRUE(found.defects.empty()) << found.defects.front();
   ASSERT_EQ(found.notes.size(), 1u);
   EXPECT_NE(found.notes[0].find("token 54 was decoded"), std::string::npos) << found.notes[0];
+}
+
+// A value that is not finite excuses what follows from it, and no other head.
+TEST_F(HostileTest, SumsOfOtherHeadsAreJudgedBesideValuesThatAreNotFinite) {
+  const auto wrong_beside = [](const char* dataset, hsize_t head) {
+    return [=](hid_t f) {
+      const auto set = [f](const char* path, const std::vector<hsize_t>& at, float value) {
+        const h5::Handle stored = h5::checked(H5Dopen2(f, path, H5P_DEFAULT), "open");
+        h5::write_box(stored.get(), H5T_NATIVE_FLOAT, at, std::vector<hsize_t>(at.size(), 1),
+                      &value);
+      };
+      set(dataset, {head, 5, 0}, std::numeric_limits<float>::quiet_NaN());
+      set("/layers/0/lse", {2, 54}, 123);
+    };
+  };
+  expect_defect("lse of layer 0", wrong_beside("/layers/0/v", 1));
+  expect_defect("lse of layer 0", wrong_beside("/layers/0/q", 0));
+  EXPECT_EQ(check_trace(edited(wrong_beside("/layers/0/q", 2))).defects,
+            std::vector<std::string>{});
 }
 
 // An lse that leaves a window, a softcap or a sink of its layer out is wrong.

@@ -246,6 +246,7 @@ void FigureSheet::ask() {
       },
       [this](std::shared_ptr<const Preview> preview) { preview_ = std::move(preview); },
       [this, wanted](const Error& error) {
+        if (error.kind() == ErrorKind::Cancelled) return;  // was_cancelled() says so
         preview_ = std::make_shared<const Preview>(Preview{wanted, {}, error.what()});
       });
 }

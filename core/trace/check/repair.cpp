@@ -74,17 +74,17 @@ LayerHealth look_at_layer(const TraceReader& reader, int layer, const WorkContex
                           std::vector<std::string>& left_out) {
   LayerHealth health;
   Validation rows;
-  bool finite = false;
-  check_guarded(rows, [&] { finite = check_rows(reader, layer, context, rows); });
+  BrokenHeads broken;
+  check_guarded(rows, [&] { broken = check_rows(reader, layer, context, rows); });
   if (!rows.defects.empty()) {
     left_out.push_back(fmt::format("layer {}: {}", layer, rows.defects.front()));
     return health;
   }
   health.copied = true;
   health.has_rows = reader.has_stored(Stored::Q, layer);
-  if (!finite || reader.info().model.lacks_window(layer)) return health;
-  check_guarded(health.lse, [&] { check_lse(reader, layer, context, health.lse); });
-  check_guarded(health.mass, [&] { check_key_mass(reader, layer, context, health.mass); });
+  if (reader.info().model.lacks_window(layer)) return health;
+  check_guarded(health.lse, [&] { check_lse(reader, layer, broken, context, health.lse); });
+  check_guarded(health.mass, [&] { check_key_mass(reader, layer, broken, context, health.mass); });
   return health;
 }
 

@@ -84,7 +84,8 @@ void check_lse_rows(const TraceReader& reader, int layer, int q_head, const std:
 // Each of the chunk's queries spreads a mass of one, less a sink's share, over the keys that it
 // sees.
 void check_mass_chunk(const TraceReader& reader, int layer, int chunk_index,
-                      const std::vector<float>& mass, Validation& found) {
+                      const std::vector<float>& mass, const BrokenHeads& broken,
+                      Validation& found) {
   const auto& info = reader.info();
   const ChunkInfo& chunk = info.chunks[chunk_index];
   const double queries = info.model.gqa_group_size() * double{static_cast<float>(chunk.length)};
@@ -98,6 +99,7 @@ void check_mass_chunk(const TraceReader& reader, int layer, int chunk_index,
     return static_cast<double>(std::max<std::int64_t>(0, end - first));
   };
   for (int head = 0; head < info.model.num_kv_heads; ++head) {
+    if (broken.contains(head)) continue;
     const float* row = mass.data() + static_cast<std::size_t>(head) * chunk.end();
     double sum = 0;
     bool plausible = true;
@@ -116,7 +118,8 @@ void check_mass_chunk(const TraceReader& reader, int layer, int chunk_index,
   }
 }
 
-std::int64_t count_not_finite(const TraceReader& reader, int layer, const WorkContext& context) {
+std::int64_t count_not_finite(const TraceReader& reader, int layer, const WorkContext& context,
+                              BrokenHeads& broken) {
   const auto& model = reader.info().model;
   std::int64_t count = 0;
   for (const auto& [what, heads] :
@@ -124,7 +127,10 @@ std::int64_t count_not_finite(const TraceReader& reader, int layer, const WorkCo
         std::pair(Stored::V, model.num_kv_heads)}) {
     for (int head = 0; head < heads; ++head) {
       context.cancel.throw_if_cancelled();
-      count += read_head(reader, what, layer, head).not_finite;
+      const std::int64_t of_head = read_head(reader, what, layer, head).not_finite;
+      count += of_head;
+      if (of_head > 0 && what != Stored::V)
+        broken.insert(what == Stored::Q ? head / model.gqa_group_size() : head);
     }
   }
   return count;
@@ -132,52 +138,54 @@ std::int64_t count_not_finite(const TraceReader& reader, int layer, const WorkCo
 
 }  // namespace
 
-bool check_rows(const TraceReader& reader, int layer, const WorkContext& context,
-                Validation& found) {
+BrokenHeads check_rows(const TraceReader& reader, int layer, const WorkContext& context,
+                       Validation& found) {
   const int present = reader.has_stored(Stored::Q, layer) + reader.has_stored(Stored::K, layer) +
                       reader.has_stored(Stored::V, layer);
   if (present != 0 && present != 3) {
     found.defects.push_back(fmt::format("layer {} has only {} of q, k and v", layer, present));
   }
-  if (present != 3) return true;
-  const std::int64_t not_finite = count_not_finite(reader, layer, context);
-  if (not_finite == 0) return true;
-  found.notes.push_back(
-      fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
-  return false;
+  BrokenHeads broken;
+  if (present != 3) return broken;
+  const std::int64_t not_finite = count_not_finite(reader, layer, context, broken);
+  if (not_finite > 0)
+    found.notes.push_back(
+        fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
+  return broken;
 }
 
-void check_lse(const TraceReader& reader, int layer, const WorkContext& context,
-               Validation& found) {
+void check_lse(const TraceReader& reader, int layer, const BrokenHeads& broken,
+               const WorkContext& context, Validation& found) {
   if (!reader.has_stored(Stored::Q, layer) || !reader.has_stored(Stored::K, layer)) return;
   if (!reader.has_lse(layer)) return;
   // One head of each group: the rows cost as much as a dense attention over these queries.
   const int group = reader.info().model.gqa_group_size();
   for (int kv_head = 0; kv_head < reader.info().model.num_kv_heads; ++kv_head) {
     context.cancel.throw_if_cancelled();
+    if (broken.contains(kv_head)) continue;
     const HeadRows k = read_head(reader, Stored::K, layer, kv_head);
     const HeadRows q = read_head(reader, Stored::Q, layer, kv_head * group);
     check_lse_rows(reader, layer, kv_head * group, q.values, k.values, found);
   }
 }
 
-void check_key_mass(const TraceReader& reader, int layer, const WorkContext& context,
-                    Validation& found) {
+void check_key_mass(const TraceReader& reader, int layer, const BrokenHeads& broken,
+                    const WorkContext& context, Validation& found) {
   const auto& chunks = reader.info().chunks;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) {
     context.cancel.throw_if_cancelled();
     const auto mass = reader.read_key_mass(layer, chunk);
-    if (mass) check_mass_chunk(reader, layer, chunk, *mass, found);
+    if (mass) check_mass_chunk(reader, layer, chunk, *mass, broken, found);
   }
 }
 
 void check_layer(const TraceReader& reader, int layer, const WorkContext& context,
                  Validation& found) {
   if (reader.info().num_tokens == 0) return;
-  const bool finite = check_rows(reader, layer, context, found);
-  if (!finite || reader.info().model.lacks_window(layer)) return;
-  check_lse(reader, layer, context, found);
-  check_key_mass(reader, layer, context, found);
+  const BrokenHeads broken = check_rows(reader, layer, context, found);
+  if (reader.info().model.lacks_window(layer)) return;
+  check_lse(reader, layer, broken, context, found);
+  check_key_mass(reader, layer, broken, context, found);
 }
 
 }  // namespace kvloupe::trace

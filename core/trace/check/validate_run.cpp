@@ -69,16 +69,17 @@ std::optional<std::string> find_eviction_defect(const TraceInfo& info, const Run
         }
       }
       const std::size_t cell = c * rows + row;
-      if (data.flags[cell] != 0) continue;
+      // A dense cell lists none, and means that all candidates are alive.
+      const bool dense = data.flags[cell] != 0;
       auto selected = data.positions.begin() + data.offsets[cell];
       const auto last = data.positions.begin() + data.offsets[cell + 1];
       for (std::int64_t j = softmax.first_visible(chunk.begin); j < chunk.begin; ++j) {
-        const bool listed = selected != last && *selected == j;
+        const bool listed = dense || (selected != last && *selected == j);
         if (listed != (died[j] >= c)) {
           return fmt::format("{}: position {} is {}selected but evict_chunk says {}",
                              cell_name(run, layer, c, row), j, listed ? "" : "not ", died[j]);
         }
-        if (listed) ++selected;
+        if (listed && !dense) ++selected;
       }
     }
   }
