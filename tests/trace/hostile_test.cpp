@@ -77,7 +77,7 @@ TEST_F(HostileTest, FilesThatAreNoTraces) {
   std::ofstream(folder_ / "empty.h5").close();
   refused(folder_ / "empty.h5");
   try {
-    TraceReader("https://example.org/a.h5");
+    const TraceReader reader("https://example.org/a.h5");
     ADD_FAILURE() << "read over the network";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("kvloupe slice"));
