@@ -252,11 +252,11 @@ class Reader {
       throw refused(fmt::format("its post-processor \"{}\" is not implemented", type_name(part)));
     const json& single = member(part, "single");
     if (!single.is_array()) return;
+    if (single.size() > kMostPieces) throw refused("its post-processor adds tokens without end");
     bool text_came = false;
     for (const json& piece : single) {
       if (piece.contains("Sequence")) text_came = true;
       if (!member(piece, "SpecialToken").is_object() || text_came) continue;
-      if (single.size() > kMostPieces) throw refused("its post-processor adds tokens without end");
       const std::string text = text_of(member(piece, "SpecialToken"), "id");
       for (std::size_t id = 0; id < data_.tokens.size(); ++id)
         if (data_.tokens[id] == text) data_.bos = static_cast<std::int32_t>(id);

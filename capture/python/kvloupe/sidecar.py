@@ -153,7 +153,7 @@ def _write_layer(group, cells):
 
 
 def _create(group, name, values):
-    """In pieces, as all arrays of a trace are: an empty one is stored so, too, and nothing waits to be written (see _fill)."""
+    """In pieces, as all arrays of a trace are: an empty one is stored so, too."""
     piece = tuple(max(1, min(length, 32768)) for length in values.shape)
     return group.create_dataset(name, data=values, chunks=piece, maxshape=(None,) * values.ndim)
 
