@@ -65,7 +65,8 @@ std::string string_member(const nlohmann::json& message, const char* name, std::
 std::vector<Message> parse_messages(const std::string& content) {
   const nlohmann::json json = parse_json(content);
   if (json.is_discarded()) {
-    throw input_error("the messages are not usable", "they are not JSON, or nest without end", kMessageForm);
+    throw input_error("the messages are not usable", "they are not JSON, or nest without end",
+                      kMessageForm);
   }
   if (!json.is_array() || json.empty()) {
     throw input_error("the messages are not usable", "they are no list", kMessageForm);
