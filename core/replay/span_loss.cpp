@@ -35,8 +35,8 @@ class LayerLoss {
       const float* const mass = run.mass_of(head.row);
       for (std::int64_t key = first; key < end; ++key)
         head.whole_mass += static_cast<double>(mass[key]);
-      std::vector<std::int64_t> lost;
-      for (const std::int64_t key : request_.span.keys.positions_in(first, end)) {
+      const std::vector<std::int32_t> asked = request_.span.keys.positions_in(first, end);
+      for (const std::int32_t key : asked) {
         ++head.keys;
         head.mass += static_cast<double>(mass[key]);
         if (run.keeps(head.row, key)) {
@@ -44,12 +44,11 @@ class LayerLoss {
           continue;
         }
         head.lost_mass += static_cast<double>(mass[key]);
-        lost.push_back(key);
         if (!stages_.empty())
           ++head.lost_to[static_cast<std::size_t>(
               run.cause(head.row, key, stages_, layout_.q_heads_per_row))];
       }
-      if (!lost.empty()) try_changes(run, head.row, lost);
+      try_changes(run, head.row, asked);
     }
   }
 
@@ -62,41 +61,50 @@ class LayerLoss {
       loss.heads.push_back(head);
     }
     for (auto& [name, tried] : changes_) {
-      for (const auto& [row, fate] : tried.rows) {
-        tried.change.heads += fate.all;
-        tried.change.keys += fate.keys;
+      std::erase_if(tried.rows, [&](const auto& row) {
+        return heads_[static_cast<std::size_t>(row.first)].keeps_all();
+      });
+      if (tried.rows.empty()) continue;
+      for (const auto& [row, fates] : tried.rows) {
+        const auto best = std::max_element(fates.begin(), fates.end(), RowChange::is_worse);
+        tried.change.heads += best->second.all;
+        tried.change.keys += best->second.keys;
       }
       loss.changes.push_back(std::move(tried.change));
     }
   }
 
  private:
-  // What a change would do for a row that loses keys.
+  // What a change would do for a row, over the chunks so far.
   struct RowChange {
-    bool all = true;  // in every chunk so far
-    std::int64_t keys = 0;
+    bool all = true;        // keeps all of the span
+    std::int64_t keys = 0;  // lost ones that it keeps
+
+    using ByHead = std::map<std::optional<int>, RowChange>;
+    static bool is_worse(const ByHead::value_type& a, const ByHead::value_type& b) {
+      return std::pair(a.second.all, a.second.keys) < std::pair(b.second.all, b.second.keys);
+    }
   };
   struct Tried {
     SpanChange change;
-    std::map<int, RowChange> rows;
+    // Heads that are merged are tried one by one: the best of them, the same in all chunks, counts.
+    std::map<int, RowChange::ByHead> rows;
   };
 
-  // Heads that are merged are tried one by one: the best of them counts.
-  void try_changes(const CellRun& run, int row, const std::vector<std::int64_t>& lost) {
-    std::map<std::string, std::int64_t> best;
+  // Also where the row loses nothing: there the change may.
+  void try_changes(const CellRun& run, int row, const std::vector<std::int32_t>& asked) {
     for (const Alternative& alternative : run.alternatives) {
       if (!alternative.speaks_for(row, layout_.q_heads_per_row)) continue;
-      const auto kept = std::count_if(
-          lost.begin(), lost.end(), [&](std::int64_t key) { return alternative.keeps(row, key); });
       const std::string name = alternative.q_head ? kOneHead : alternative.change;
-      changes_.try_emplace(name, Tried{{alternative.stage, name, alternative.spec}, {}});
-      std::int64_t& most = best[name];
-      most = std::max<std::int64_t>(most, kept);
-    }
-    for (const auto& [name, kept] : best) {
-      RowChange& fate = changes_.at(name).rows[row];
-      fate.all &= kept == std::ssize(lost);
-      fate.keys += kept;
+      Tried& tried =
+          changes_.try_emplace(name, Tried{{alternative.stage, name, alternative.spec}, {}})
+              .first->second;
+      RowChange& fate = tried.rows[row][alternative.q_head];
+      for (const std::int32_t key : asked) {
+        const bool keeps = alternative.keeps(row, key);
+        fate.all &= keeps;
+        fate.keys += keeps && !run.keeps(row, key);
+      }
     }
   }
 
