@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <functional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -187,16 +186,15 @@ std::vector<BasisKind> missing_kinds(const std::string& model_hash, bool of_valu
   return missing;
 }
 
-void make_auto_bases(const std::string& model_hash, bool of_values,
-                     const std::function<std::shared_ptr<const LoadedModel>()>& load,
-                     const WorkContext& context) {
+// In single precision on the host, whatever a capture computes with: the basis is kept for all that follow.
+void make_auto_bases(const std::string& model_hash, bool of_values, const WorkContext& context) {
   const fs::path folder = selection::auto_basis_path(BasisKind::Loki, model_hash).parent_path();
   create_cache_folder(folder);
   const FileLock lock = calibration_lock(folder / ".lock", context.cancel);
   const std::vector<BasisKind> kinds = missing_kinds(model_hash, of_values);
   if (kinds.empty()) return;
   log::info("calibrating this model's bases on Persuasion, once; a minute or two on two cores");
-  for (const trace::Basis& basis : calibrate(load(), kinds, {}, context)) {
+  for (const trace::Basis& basis : calibrate(load_model("smollm2"), kinds, {}, context)) {
     const fs::path path = selection::auto_basis_path(basis.kind, model_hash);
     trace::write_basis(path, basis);
     log::info("kept in {}", path.string());
@@ -268,17 +266,8 @@ selection::BasisMaker basis_maker() {
   return {needs_calibration, [](const selection::MethodSpec& spec, const trace::ModelInfo& model,
                                 const WorkContext& context) {
             if (!needs_calibration(spec, model)) return;
-            make_auto_bases(
-                model.file_hash, slices_values(spec), [] { return load_model("smollm2"); },
-                context);
+            make_auto_bases(model.file_hash, slices_values(spec), context);
           }};
-}
-
-void ensure_basis(const selection::MethodSpec& spec,
-                  const std::shared_ptr<const LoadedModel>& model, const WorkContext& context) {
-  if (!needs_calibration(spec, model->info)) return;
-  make_auto_bases(
-      model->info.file_hash, slices_values(spec), [&] { return model; }, context);
 }
 
 }  // namespace kvloupe::capture

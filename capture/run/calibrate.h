@@ -48,12 +48,9 @@ struct WrittenBasis {
 std::vector<WrittenBasis> run_calibration(const CalibrateOptions& options,
                                           const WorkContext& context);
 
-// For traces (session::TraceSession): where a SPEC asks for basis=auto and the model is the bundled one,
-// makes its bases, of all kinds, if they were not made yet: once for all programs, with a message on
-// standard error.
+// For traces (session::TraceSession), and before selection::load_basis. Where a SPEC asks for basis=auto and
+// the model is the bundled one, makes its bases, of all kinds, if they were not made yet: once for all
+// programs, with a message on standard error.
 selection::BasisMaker basis_maker();
-// The same before selection::load_basis, with the model in memory already.
-void ensure_basis(const selection::MethodSpec& spec,
-                  const std::shared_ptr<const LoadedModel>& model, const WorkContext& context);
 
 }  // namespace kvloupe::capture

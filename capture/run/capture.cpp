@@ -197,8 +197,9 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
                            const std::shared_ptr<const LoadedModel>& model,
                            const std::function<void(const CaptureEstimate&)>& on_estimate,
                            const WorkContext& context) {
-  for (const selection::MethodSpec& spec : options.methods) ensure_basis(spec, model, context);
-  if (options.closed_loop) ensure_basis(*options.closed_loop, model, context);
+  const selection::BasisMaker bases = basis_maker();
+  for (const selection::MethodSpec& spec : options.methods) bases.make(spec, model->info, context);
+  if (options.closed_loop) bases.make(*options.closed_loop, model->info, context);
   RecorderOptions recording = recorder_options(options, model->info);
   const Probe probe = needs_probe(options) ? make_probe(model->tokenizer) : Probe{};
   recording.probe_len = static_cast<int>(probe.ids.size());

@@ -98,7 +98,7 @@ Runner::Runner(std::shared_ptr<const LoadedModel> model, const RequestOptions& o
   recording_.dtype = options.dtype;
   recording_.store = {};
   if (!options.closed_loop) return;
-  ensure_basis(*options.closed_loop, model_, context);
+  basis_maker().make(*options.closed_loop, model_->info, context);
   recording_.closed_loop =
       recorded_method(*options.closed_loop, model_->info, all_layers(model_->info));
   if (!options.closed_loop->traits().needs_probe) return;

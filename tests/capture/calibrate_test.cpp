@@ -257,7 +257,7 @@ TEST_F(Calibrate, FirstUseMakesTheBundledModelsBasesOnce) {
   EXPECT_EQ(trace::read_basis(aqua).num_tokens,
             std::int64_t{CalibrationText{}.sequences} * CalibrationText{}.length);
   const auto time = fs::last_write_time(aqua);
-  ensure_basis(MethodSpec::parse("loki"), model_, {});
+  bases.make(MethodSpec::parse("loki"), model_->info, {});
   EXPECT_EQ(fs::last_write_time(aqua), time);
 
   // What is missing is made anew, and a capture asks for it itself.
