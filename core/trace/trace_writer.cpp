@@ -467,4 +467,6 @@ void TraceWriter::finish(std::span<const std::int32_t> generated, bool complete)
   publish_part_file(impl_->part, impl_->path, impl_->overwrite);
 }
 
+bool TraceWriter::lacks_name_alone() const { return impl_->finished && !impl_->part.failure(); }
+
 }  // namespace kvloupe::trace

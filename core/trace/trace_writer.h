@@ -106,6 +106,8 @@ class TraceWriter {
   // Trims the datasets to what was written, sets `complete` last and renames the file, once it is
   // proved to be whole and ours.
   void finish(std::span<const std::int32_t> generated, bool complete);
+  // Whether all is in the .part, and what finish() failed at was its name alone.
+  bool lacks_name_alone() const;
 
  private:
   void abandon();

@@ -5,6 +5,7 @@
 #include "core/trace/trace_reader.h"
 #include "core/trace/trace_writer.h"
 #include "core/trace/write/part_file.h"
+#include "core/trace/write/slice.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/trace/trace_fixture.h"
 
@@ -166,6 +167,19 @@ TEST_F(OthersTest, ANameThatWasTakenMeanwhileIsNotOverwritten) {
   write_chunks(writer, reference_, 6);
   std::ofstream(folder_ / "t.h5") << "of somebody else";
   EXPECT_NE(failure_of([&] { writer.finish({}, true); }).find("it appeared"), std::string::npos);
+  EXPECT_EQ(fs::file_size(folder_ / "t.h5"), 16u);
+  EXPECT_TRUE(TraceReader(folder_ / "t.h5.part").info().complete);
+}
+
+TEST_F(OthersTest, ASliceThatCannotTakeItsNameIsKept) {
+  write_trace(folder_ / "whole.h5", reference_);
+  WorkContext context;
+  context.progress = [&](std::int64_t, std::int64_t, const std::string&) {
+    std::ofstream(folder_ / "t.h5") << "of somebody else";
+  };
+  const std::string said =
+      failure_of([&] { slice_trace(folder_ / "whole.h5", {}, folder_ / "t.h5", false, context); });
+  EXPECT_NE(said.find("the trace is in " + (folder_ / "t.h5.part").string()), std::string::npos);
   EXPECT_EQ(fs::file_size(folder_ / "t.h5"), 16u);
   EXPECT_TRUE(TraceReader(folder_ / "t.h5.part").info().complete);
 }

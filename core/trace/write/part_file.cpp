@@ -144,7 +144,7 @@ void publish_part_file(DiskFile& part, const fs::path& trace_path, bool overwrit
                       "capture again and keep other programs from that file");
   if (rename(from, trace_path, overwrite) != 0) {
     if (errno == EEXIST)
-      throw input_error(trace_path.string() + " exists", "it appeared while the capture ran",
+      throw input_error(trace_path.string() + " exists", "it appeared in the meantime",
                         "the trace is in " + from.string() + "; move it where you want it");
     throw input_error("cannot rename " + from.string(), std::strerror(errno),
                       "the trace is complete there; move it where you want it");

@@ -223,6 +223,7 @@ Slice slice_trace(const fs::path& from, const SliceRequest& request, const fs::p
     }
     writer->finish(plan.generated, info.complete || plan.chunks.size() < info.chunks.size());
   } catch (...) {
+    if (writer->lacks_name_alone()) throw;  // it says where the trace is
     writer.reset();
     std::error_code none;
     fs::remove(part_path(to), none);
