@@ -190,6 +190,8 @@ TEST_F(HostileTest, Layers) {
   expect_defect("key_mass of layer 2",
                 [](hid_t f) { set_value<float>(f, "/layers/2/key_mass", 40, 9.0f); });
   expect_defect("entries", [](hid_t f) { resize(f, "/layers/2/key_mass", {10}); });
+  expect_defect("without /chunks/mass_offsets",
+                [](hid_t f) { drop(f, "/chunks/mass_offsets"); });
 }
 
 // Extents that nobody wrote: nothing of that size may be allocated.

@@ -191,8 +191,15 @@ void load_dtype(LoadedTrace& trace) {
 }
 
 void load_mass_offsets(hid_t file, LoadedTrace& trace) {
-  if (!h5::has_object(file, "/chunks/mass_offsets")) return;
   const auto& info = trace.info;
+  if (!h5::has_object(file, "/chunks/mass_offsets")) {
+    const auto mass = std::find_if(trace.layers.begin(), trace.layers.end(), [](const auto& layer) {
+      return static_cast<bool>(layer.second.key_mass);
+    });
+    if (mass == trace.layers.end()) return;
+    throw h5::Defect(
+        fmt::format("key_mass of layer {} cannot be read without /chunks/mass_offsets", mass->first));
+  }
   auto offsets = h5::Dataset::open(file, "/chunks/mass_offsets", h5::ValueClass::Integer, 1)
                      .read_range<std::int64_t>(0, info.chunks.size() + 1);
   std::int64_t expected = 0;
