@@ -6,6 +6,7 @@
 #include "app/cli/row_json.h"
 #include "app/cli/span_loss_text.h"
 #include "app/cli/table_json.h"
+#include "app/state/labels.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
@@ -152,8 +153,9 @@ std::string text_of(const Explanation& why, const session::TraceSession& session
                     format_count(why.num_ranked()), decided_text(why));
   text += fmt::format("by true mass {} of {}; ", format_count(why.true_rank),
                       format_count(why.candidates));
-  text += fmt::format("true mass {:.4g}, {:.2g} % of what the candidates receive\n", why.true_mass,
-                      why.whole_mass > 0 ? 100 * why.true_mass / why.whole_mass : 0);
+  text +=
+      fmt::format("true mass {:.4g}, {} of what the candidates receive\n", why.true_mass,
+                  state::brief_share_text(why.whole_mass > 0 ? why.true_mass / why.whole_mass : 0));
   if (why.needed_budget)
     text += fmt::format("{}{}\n", budget_words(why),
                         why.budget ? "; it is " + format_count(*why.budget) : "");

@@ -5,6 +5,7 @@
 #include "app/cli/options.h"
 #include "app/cli/table_json.h"
 #include "core/base/error.h"
+#include "core/base/foreign_error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
@@ -23,6 +24,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -376,8 +378,10 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
                                                         .device = arguments.device},
                                                        reporting_context("rounds of " + spec.id()),
                                                        {}));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::Input || specs.size() == 1) throw;
+    } catch (const std::exception& thrown) {
+      // Of Torch, too: a GPU without room for one method has room for others.
+      const Error error = error_from("latency cannot be measured", thrown);
+      if (error.kind() != ErrorKind::Input || specs.size() == 1) throw error;
       const std::string method = spec.resolved(session.shape()).canonical();
       std::erase_if(reports, [&](const LatencyReport& r) { return r.method == method; });
       unavailable.push_back({method, error});

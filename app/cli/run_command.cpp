@@ -118,8 +118,8 @@ Command run_command(const GlobalOptions& global) {
   command
       .option("--requests", &arguments->requests,
               "the file of requests, - for standard input: {id, prompt or tokens or messages, "
-              "raw, until, max_new_tokens, decode_from} or {id, context, continuation, "
-              "decode_from}")
+              "raw, special, tokenize, until, max_new_tokens, decode_from} or {id, context, "
+              "continuation, special, decode_from}")
       .required();
   command.option("-o,--output", &arguments->output, "the file of answers, - for standard output")
       .show_default();

@@ -8,6 +8,7 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/trace/check/repair.h"
+#include "core/trace/results/results_file.h"
 #include "core/trace/trace_reader.h"
 
 #include <fmt/format.h>
@@ -33,7 +34,9 @@ void validate_tour(const std::string& path) {
 
 void validate(const std::string& path) {
   // A path that leads to no file is no defect of a trace: the reader says what is wrong with it.
-  if (!std::filesystem::is_regular_file(path)) trace::TraceReader{path};
+  // The same where it holds results.
+  if (!std::filesystem::is_regular_file(path) || trace::is_results_file(path))
+    trace::TraceReader{path};
   WorkContext context;
   context.cancel = interrupt_token();
   const trace::Validation found = trace::check_trace(path, context);

@@ -82,13 +82,10 @@ using Lines = std::vector<widgets::TooltipLine>;
 
 Lines pair_lines(DrawContext& context, const Place& place, std::int32_t query, std::int32_t key) {
   const trace::TraceInfo& info = place.info();
-  // What is pointed at leads somewhere in the trace shown alone.
-  if (place.trace == context.workspace.place().trace) {
-    Place there = place;
-    there.chunk = info.chunk_of_token(query);
-    there.query = query;
-    context.workspace.pointer.at(there, key);
-  }
+  Place there = place;
+  there.chunk = info.chunk_of_token(query);
+  there.query = query;
+  context.workspace.pointer.at(there, key);
   const auto line = [&](const char* what, std::int32_t position) {
     return widgets::TooltipLine{fmt::format("{} {}   ({})", what, token_line(place, position),
                                             chunk_name(info, info.chunk_of_token(position)))};

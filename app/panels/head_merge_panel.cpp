@@ -1,6 +1,7 @@
 // head_merge: what each query head of a row recalls with a set of its own beside what it recalls with
 // the one that all share, and the keys that each lost by sharing. A click chooses the key.
 #include "app/panels/view_frame.h"
+#include "app/state/labels.h"
 #include "app/state/questions/why_lost/head_merge.h"
 #include "app/state/questions/why_lost/worst_misses.h"
 
@@ -228,7 +229,7 @@ class HeadMergePanel final : public Panel {
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const float text = ImGui::GetTextLineHeight();
     const double part = result->most_share > 0 ? share / result->most_share : 0;
-    draw->AddText(at, context.palette.muted, fmt::format("{:.2g} %", 100 * share).c_str());
+    draw->AddText(at, context.palette.muted, state::brief_share_text(share).c_str());
     draw->AddText(
         {at.x + number, at.y}, context.palette.text,
         widgets::elided(token_line(place, key.key), room - number - bar - widgets::em(0.5F))

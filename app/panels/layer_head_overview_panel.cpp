@@ -202,7 +202,12 @@ class OverviewPanel final : public Panel {
     if (a.number() != b.number() || a.method == b.method) return;
     const auto result =
         difference_.ask(context.workspace, state::overview_difference_question(context.workspace));
-    if (result) headline_ui(context, state::overview_finding(result.question, *result));
+    if (!result) return;
+    const std::string finding = state::overview_finding(result.question, *result);
+    if (result.stale)
+      widgets::text_wrapped(context.palette.muted, finding);
+    else
+      headline_ui(context, finding);
   }
 
   // As many beside each other as give cells of which the shorter side is longest, in all of them.

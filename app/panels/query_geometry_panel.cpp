@@ -59,7 +59,7 @@ void position_bar_ui(const widgets::Palette& palette, const std::vector<std::int
 
 void attention_bar_ui(const widgets::Palette& palette, double most, const char* unit, float width) {
   color_bar_ui(palette, fmt::format("{:.1g} %", 100 * most / std::pow(10, kDecades)),
-               fmt::format("{:.2g} %", 100 * most), unit, width);
+               state::brief_share_text(most), unit, width);
 }
 
 void bars_ui(const widgets::Palette& palette, const Geometry& result) {
@@ -180,16 +180,21 @@ std::string kept_words(const std::vector<Geometry>& results) {
   const auto span = state::watched_keys(results.front().question.place);
   std::vector<state::KeptBy> each;
   for (const Geometry& result : results) {
-    // Those before the chunk: what lies in it or after it was no choice.
+    // Those before the chunk and in the layer's window: all others were no choice.
     const auto past = std::min<std::ptrdiff_t>(std::ssize(result->fates),
                                                result.question.place.chunk_info().begin);
     if (!span) return "";
-    const std::vector<std::int32_t> keys = span->keys.positions_in(0, past);
+    std::vector<std::int32_t> keys = span->keys.positions_in(0, past);
+    const auto state_of = [&](std::int32_t key) {
+      return result->fates[static_cast<std::size_t>(key)].state;
+    };
+    std::erase_if(keys,
+                  [&](std::int32_t key) { return state_of(key) == analysis::KeyState::Hidden; });
     if (keys.empty()) return "";
     const auto kept = std::ranges::count_if(keys, [&](std::int32_t key) {
-      const state::KeyFate& fate = result->fates[static_cast<std::size_t>(key)];
-      return !fate.lost && fate.state != analysis::KeyState::Dropped &&
-             fate.state != analysis::KeyState::Evicted;
+      return !result->fates[static_cast<std::size_t>(key)].lost &&
+             state_of(key) != analysis::KeyState::Dropped &&
+             state_of(key) != analysis::KeyState::Evicted;
     });
     each.push_back({result.question.method.id(),
                     {state::readable_name(span->name), static_cast<std::int32_t>(kept),

@@ -1,6 +1,7 @@
 // query_relevance: S_q of each query against the largest attention that it gives. Where the cloud
 // rises, queries far from the mean query are the ones that matter.
 #include "app/panels/query_scatter.h"
+#include "app/state/labels.h"
 #include "app/state/questions/how_it_works/query_relevance.h"
 
 namespace kvloupe::panels {
@@ -63,9 +64,9 @@ class QueryRelevancePanel final : public Panel {
     widgets::text_wrapped(
         context.palette.text,
         fmt::format("Outliers aside (by median), the {} queries nearest to the mean query give one "
-                    "key {:.2g} % of their attention, the {} farthest {:.2g} %.",
-                    answer.medians.front().count, 100 * answer.medians.front().y,
-                    answer.medians.back().count, 100 * answer.medians.back().y));
+                    "key {} of their attention, the {} farthest {}.",
+                    answer.medians.front().count, state::brief_share_text(answer.medians.front().y),
+                    answer.medians.back().count, state::brief_share_text(answer.medians.back().y)));
   }
   static std::string words_of_medians(const std::vector<state::MedianPoint>& medians) {
     const bool even = std::ranges::all_of(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/panels/map_plot.h"
+#include "app/state/labels.h"
 #include "app/state/questions/how_it_works/query_geometry.h"
 
 #include <implot/implot.h>
@@ -151,8 +152,8 @@ inline void add_rings(const widgets::Palette& palette, const state::Place& place
     items.push_back({"query of the question", palette.muted, widgets::LegendItem::Shape::Diamond});
   add_looked_at(palette, looked, items);
   if (wanted)
-    items.push_back({fmt::format("larger: attends more to {} (at most {:.2g} %)",
-                                 name_of_keys(place), 100 * wanted->most),
+    items.push_back({fmt::format("larger: attends more to {} (at most {})", name_of_keys(place),
+                                 state::brief_share_text(wanted->most)),
                      palette.muted, widgets::LegendItem::Shape::Dot});
 }
 
@@ -267,7 +268,7 @@ inline void most_wanted_ui(ImDrawList* draw, const widgets::Palette& palette,
   if (!wanted || wanted->most <= 0) return;
   const std::int32_t position =
       place.chunk_info().begin + static_cast<std::int32_t>(wanted->most_of);
-  std::string name = fmt::format("{}  {:.2g} %", token_line(place, position), 100 * wanted->most);
+  std::string name = token_line(place, position) + "  " + state::brief_share_text(wanted->most);
   const std::string full = name + " to " + name_of_keys(place);
   if (ImGui::CalcTextSize(full.c_str()).x < (high.x - low.x) * 0.5F) name = full;
   const float out = query_radius(wanted, wanted->most_of, true) + widgets::em(0.5F);

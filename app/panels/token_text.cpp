@@ -317,9 +317,7 @@ TokenText::Mouse TokenText::point_at(DrawContext& context, const Spec& spec, ImV
       continue;
     std::string words = words_of(spec.strips, t);
     if (spec.alone && spec.alone(t)) words += "\nin this prompt alone";
-    // What is pointed at leads somewhere in the trace shown alone.
-    if (spec.here.trace == context.workspace.place().trace)
-      context.workspace.pointer.at(spec.here, t);
+    context.workspace.pointer.at(spec.here, t);
     widgets::tooltip(
         {{std::move(words)},
          {"click or drag: follow these keys; double click: go to the chunk", 0, true}});

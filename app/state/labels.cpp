@@ -87,6 +87,12 @@ std::string share_text(double share) {
                                       : fmt::format("{:.1f} %", 100 * share);
 }
 
+// From 99.5 on {:.2g} would write 1e+02.
+std::string brief_share_text(double share) {
+  return 100 * share < 99.5 ? fmt::format("{:.2g} %", 100 * share)
+                            : fmt::format("{:.0f} %", 100 * share);
+}
+
 std::string label_of_layer(const trace::ModelInfo& model, int layer) {
   const SoftmaxForm softmax = model.softmax_of(layer);
   std::vector<std::string> parts;

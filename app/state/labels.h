@@ -21,6 +21,8 @@ const char* label_of(analysis::KeyKind kind);
 // A share of attention, of keys, of a norm: "45.3 %", below a percent with two digits "0.43 %", "–" where
 // there is none. The numbers of compare (core/replay/numbers.h) have their own unit and digits.
 std::string share_text(double share);
+// With two digits, where there is little room: "45 %", "4.3 %", "0.43 %".
+std::string brief_share_text(double share);
 // A share beside a tick of an axis, with all its digits: "25 %", "12.5 %", "0.001 %".
 std::string share_tick_text(double share);
 

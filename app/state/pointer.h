@@ -17,11 +17,14 @@ struct Pointed {
   std::string row = {};             // of a table: its cells, with a tab between them
   std::string view = {};            // id of the view, or name of the window
   std::optional<Place> place = {};  // where it leads; none: the place shown
+  std::optional<Place> shown = {};  // by the view; none: it shows none
   trace::KeySet keys = {};
   std::int32_t query = -1;          // the token that asks, of what is no key
   std::function<void()> menu = {};  // draws what this thing alone has in its menu
 
   bool has_keys() const { return !keys.empty(); }
+  const std::optional<Place>& where() const { return place ? place : shown; }
+  bool is_of(const TracePtr& trace) const { return where() && where()->trace == trace; }
   std::int32_t token() const { return has_keys() ? keys.first() : query; }
 };
 

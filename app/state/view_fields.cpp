@@ -162,7 +162,8 @@ void read_more(ViewState& what, const Texts& texts) {
 constexpr const char* kMethodsHelp =
     "method SPEC, or a recorded run: run:N, or what it is called; given twice: the methods A and "
     "B; "
-    "further ones for the views budget_sweep and method_compare. A method that takes a budget and "
+    "further ones for budget_sweep, method_compare and needle_grid, and for views with --show "
+    "several. A method that takes a budget and "
     "names none has budget_tokens=1024; with no method given and none recorded, quoka and oracle "
     "are "
     "shown with 1,024, or an eighth of the tokens where the trace has no more than these";
@@ -179,7 +180,8 @@ std::vector<ViewField> make_fields() {
        [](S& s, const Texts& t) { s.view = t.front(); }},
       {"goto", "",
        "place, for example layer=3,q_head=5,chunk=12; span=A-B or span=NAME watches keys, "
-       "span=none not even the needle",
+       "span=none not even the needle, key=40-52+60 those at these positions; query=2014 and "
+       "queries=2010-2014+2020 select queries",
        Shape::One, kAllCarriers, [](const S& s) { return unless_empty(goto_text(s.place)); },
        [](S& s, const Texts& t) { s.place = parse_goto(t.front()); }},
       {"methods", "method", kMethodsHelp, Shape::Many, kAllCarriers,

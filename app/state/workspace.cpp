@@ -22,6 +22,8 @@ Workspace::Workspace(MemoryAccountPtr account, Traces::Opener opener)
 std::unique_ptr<Workspace> Workspace::apart() const {
   auto other = std::make_unique<Workspace>(memory);
   other->traces.take(traces);
+  // As a view sees it that is locked, or has options of its own.
+  if (TraceTab* tab = other->traces.ready()) tab->selection = cursor.selection();
   other->results.take(results);
   other->answers.take_shown(answers);
   return other;

@@ -87,10 +87,18 @@ class LastAnswer {
  private:
   // By its file: a trace that is recorded is read anew with every chunk.
   static bool is_of_one_trace(const Q& last, const Q& question) {
-    if constexpr (requires { question.place.trace->path; })
-      return last.place.trace && question.place.trace &&
-             last.place.trace->path == question.place.trace->path;
-    return true;
+    if constexpr (requires { question.results; }) {
+      return true;
+    } else {
+      const Place &a = place_of(last), &b = place_of(question);
+      return a.trace && b.trace && a.trace->path == b.trace->path;
+    }
+  }
+  static const Place& place_of(const Q& question) {
+    if constexpr (requires { question.place; })
+      return question.place;
+    else
+      return question.asked_at();  // it is made of other questions
   }
 
   Result<Q> last_;

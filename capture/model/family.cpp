@@ -135,10 +135,10 @@ bool flag(const ModelSource& source, const Key& key, bool fallback) {
   return source.integer(key).value_or(fallback ? 1 : 0) != 0;
 }
 
-RopeForm usual_rope(const ModelSource& source) {
+RopeForm usual_rope(const ModelSource& source, double theta) {
   RopeForm rope;
   rope.theta = positive_real(source, {"rope.freq_base", "rope_theta"},
-                             rope_number(source, "", "rope_theta").value_or(rope.theta));
+                             rope_number(source, "", "rope_theta").value_or(theta));
   rope.scaling = scaling_of(source, rope_kind(source));
   const auto read = [&](std::string_view gguf, std::string_view name, double& value) {
     value = rope_number(source, gguf, name).value_or(value);
@@ -146,8 +146,17 @@ RopeForm usual_rope(const ModelSource& source) {
       throw damaged(source, fmt::format("its RoPE scaling has {} {}", name, value));
   };
   read("rope.scaling.factor", "factor", rope.factor);
+  // Transformers takes it from the top of the file, too.
+  rope.original_context =
+      source.real({"", "original_max_position_embeddings"}).value_or(rope.original_context);
   read("rope.scaling.original_context_length", "original_max_position_embeddings",
        rope.original_context);
+  if (source.format() == ModelSource::Format::Gguf && rope_kind(source) == "none") {
+    // Files of before there were kinds, as llama.cpp reads them.
+    rope.factor = source.real({"rope.scale_linear", ""}).value_or(rope.factor);
+    if (rope.factor > 1 && !source.text({"rope.scaling.type", ""}))
+      rope.scaling = RopeScaling::Linear;
+  }
   read("", "low_freq_factor", rope.low_freq_factor);
   read("", "high_freq_factor", rope.high_freq_factor);
   read("rope.scaling.yarn_beta_fast", "beta_fast", rope.beta_fast);

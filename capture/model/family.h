@@ -54,6 +54,11 @@ struct Family {
   // Beside the names that all families share, or in their place.
   std::vector<TensorName> names;
   void (*configure)(const ModelSource& source, ModelConfig& model) = nullptr;
+  // What Hugging Face's configuration class fills in where config.json says nothing; 0: it has to be there.
+  struct Unsaid {
+    std::int64_t num_q_heads = 0, num_kv_heads = 0, head_dim = 0, context_length = 0;
+    double rope_theta = 0;
+  } unsaid;
 
   // "" where files of the format have none.
   std::string_view name_of(Role role, ModelSource::Format format) const;
@@ -70,7 +75,7 @@ std::int64_t size_or(const ModelSource& source, const Key& key, std::int64_t fal
 double positive_real(const ModelSource& source, const Key& key, double fallback);
 bool flag(const ModelSource& source, const Key& key, bool fallback);
 // One embedding for all layers, from the usual keys.
-RopeForm usual_rope(const ModelSource& source);
+RopeForm usual_rope(const ModelSource& source, double theta = RopeForm().theta);
 void use_one_rope(ModelConfig& model, RopeForm rope);
 // Layers [first, last] see `window` keys.
 void set_window(ModelConfig& model, int layer, std::int64_t window);

@@ -65,9 +65,11 @@ c10::Device device_for_model(const std::string& name) {
 std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path, ComputeType compute,
                                               c10::Device device) {
   const std::unique_ptr<ModelSource> source = open_model(path_of_model(name_or_path));
-  auto hash = std::async(std::launch::async, [&source] { return source->hash(); });
   ModelConfig config = read_config(*source);
   Tokenizer tokenizer = read_tokenizer(*source);
+  check_memory(*source, compute, device);
+  // Not before: who refuses a model would wait until all of it was hashed.
+  auto hash = std::async(std::launch::async, [&source] { return source->hash(); });
   std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config), compute, device);
   if (name_or_path == kBundledModel) model->info.name = kBundledTitle;
   if (tokenizer.vocab_size() > model->vocab_size)

@@ -62,6 +62,8 @@ std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path,
 // The device, opened. Throws Error{Usage} where several are named: a model is on one.
 c10::Device device_for_model(const std::string& name);
 
+// Throws Error{Input} where the weights are more than the device's memory.
+void check_memory(const ModelSource& source, ComputeType compute, c10::Device device);
 // All but the tokenizer; `config` is what read_config() gave.
 std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
                                           ComputeType compute = ComputeType::Fp32,

@@ -58,9 +58,16 @@ ModelConfig read_config(const ModelSource& source) {
   info.architecture = family.id;
   info.name = source.name();
   info.num_layers = size({"block_count", "num_hidden_layers"});
-  info.num_q_heads = size({"attention.head_count", "num_attention_heads"});
-  info.num_kv_heads = static_cast<int>(
-      size_or(source, {"attention.head_count_kv", "num_key_value_heads"}, info.num_q_heads));
+  const Family::Unsaid unsaid =
+      source.format() == ModelSource::Format::Gguf ? Family::Unsaid() : family.unsaid;
+  const auto said_or = [&](const Key& key, std::int64_t fallback) {
+    return fallback > 0 ? size_or(source, key, fallback) : required_size(source, key);
+  };
+  info.num_q_heads = static_cast<int>(
+      said_or({"attention.head_count", "num_attention_heads"}, unsaid.num_q_heads));
+  info.num_kv_heads =
+      static_cast<int>(size_or(source, {"attention.head_count_kv", "num_key_value_heads"},
+                               unsaid.num_kv_heads > 0 ? unsaid.num_kv_heads : info.num_q_heads));
   if (info.num_layers > kMostLayers || info.num_q_heads > kMostHeads)
     throw damaged(source,
                   fmt::format("it has {} layers of {} query heads; at most {} and {} are read",
@@ -70,18 +77,21 @@ ModelConfig read_config(const ModelSource& source) {
   model.ffn_size = source.integer(of_expert)
                        ? required_size(source, of_expert)
                        : required_size(source, {"feed_forward_length", "intermediate_size"});
-  model.context_length = required_size(source, {"context_length", "max_position_embeddings"});
+  model.context_length =
+      said_or({"context_length", "max_position_embeddings"}, unsaid.context_length);
   model.rms_norm_eps =
       positive_real(source, {"attention.layer_norm_rms_epsilon", "rms_norm_eps"}, 1e-6);
   info.head_dim = static_cast<int>(
-      size_or(source, {"attention.key_length", "head_dim"}, info.hidden_size / info.num_q_heads));
+      size_or(source, {"attention.key_length", "head_dim"},
+              unsaid.head_dim > 0 ? unsaid.head_dim : info.hidden_size / info.num_q_heads));
   check_heads(source, info);
   info.softmax_scale = 1.0 / std::sqrt(static_cast<double>(info.head_dim));
   info.rope_pairing = source.format() == ModelSource::Format::Gguf ? family.gguf_pairing
                                                                    : trace::RopePairing::HalfSplit;
   info.layer_types.assign(static_cast<std::size_t>(info.num_layers), trace::LayerType::Full);
   model.query_bias = flag(source, {"", "attention_bias"}, false);
-  use_one_rope(model, usual_rope(source));
+  use_one_rope(model,
+               unsaid.rope_theta > 0 ? usual_rope(source, unsaid.rope_theta) : usual_rope(source));
   if (family.configure != nullptr) family.configure(source, model);
   check_activation(source, model.activation);
   for (const Key& experts : {Key{"expert_count", "num_local_experts"}, Key{"", "num_experts"}})

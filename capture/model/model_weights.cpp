@@ -154,6 +154,8 @@ class Weights {
   WeightReader reader_;
 };
 
+}  // namespace
+
 void check_memory(const ModelSource& source, ComputeType compute, c10::Device device) {
   const std::size_t bytes = compute == ComputeType::Fp32 ? 4 : 2;
   double needed = 0;
@@ -173,15 +175,12 @@ void check_memory(const ModelSource& source, ComputeType compute, c10::Device de
                                 device.is_cpu() ? "" : ", or --device cpu"));
 }
 
-}  // namespace
-
 std::shared_ptr<LoadedModel> load_weights(const ModelSource& source, ModelConfig config,
                                           ComputeType compute, c10::Device device) {
   const c10::InferenceMode no_gradients;
   auto model = std::make_shared<LoadedModel>();
   static_cast<ModelConfig&>(*model) = std::move(config);
   model->info.compute = compute;
-  check_memory(source, compute, device);
   Weights(source, *model, device).read();
   return model;
 }

@@ -145,7 +145,14 @@ std::vector<std::int32_t> CaptureRun::dense_answer(const CancelToken& cancel) {
 // The dense model has no keys in the trace: it runs the chunks once more.
 void CaptureRun::restore() {
   chunks_done_ = capture::restore(*left_, decoder_, recorder_);
+  if (chunks_done_ == 0) return;
+  const auto losses_of = [&](const std::vector<float>& all) {
+    const auto end = course_.plan[static_cast<std::size_t>(chunks_done_ - 1)].end();
+    return std::vector(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  if (store_nll_) mean_loss_.add(losses_of(left_novelty_));
   if (!twin_) return;
+  mean_dense_loss_.add(losses_of(left_->read_drift().dense_nll));
   for (int c = 0; c < chunks_done_; ++c) {
     const trace::ChunkInfo& chunk = course_.plan[static_cast<std::size_t>(c)];
     twin_->forward({ids_.data() + chunk.begin, static_cast<std::size_t>(chunk.length)});

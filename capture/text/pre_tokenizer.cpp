@@ -24,6 +24,17 @@ Error unusable_pattern(std::string why) {
                      "choose a model whose tokenizer is known");
 }
 
+// What Oniguruma takes for a character of a word: marks, too.
+constexpr const char* kWord = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
+
+// Whether the brace closes {n}, {n,} or {n,m}, and not \p{N}.
+bool repeats_before(std::string_view pattern, std::size_t brace) {
+  const std::size_t open = pattern.rfind('{', brace);
+  return open != pattern.npos && open + 1 < brace &&
+         pattern.substr(open + 1, brace - open - 1).find_first_not_of("0123456789,") ==
+             pattern.npos;
+}
+
 // The file's expression in PCRE2's words. \s is Unicode's White_Space there; an escape that the two libraries read
 // differently is refused.
 std::string in_pcre(std::string_view pattern) {
@@ -33,8 +44,13 @@ std::string in_pcre(std::string_view pattern) {
     throw unusable_pattern(
         "its regular expression intersects classes (&&), which is not implemented");
   std::string result;
+  bool in_class = false;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] != '\\' || i + 1 == pattern.size()) {
+      // There the plus repeats the repetition, in PCRE2 it makes it possessive.
+      if (!in_class && pattern.substr(i).starts_with("}+") && repeats_before(pattern, i))
+        throw unusable_pattern("its regular expression has {..}+, which is not implemented");
+      in_class = pattern[i] == '[' || (in_class && pattern[i] != ']');
       result += pattern[i];
       continue;
     }
@@ -44,8 +60,12 @@ std::string in_pcre(std::string_view pattern) {
       result += "\\p{White_Space}";
     } else if (escaped == 'S') {
       result += "\\P{White_Space}";
+    } else if (escaped == 'w') {
+      result += in_class ? kWord : fmt::format("[{}]", kWord);
+    } else if (escaped == 'W' && !in_class) {
+      result += fmt::format("[^{}]", kWord);
     } else if (!letter ||
-               std::string_view("pPrntvfdDwWbxu").find(escaped) != std::string_view::npos) {
+               std::string_view("pPrntvfdDbxu").find(escaped) != std::string_view::npos) {
       result += {'\\', escaped};
     } else {
       throw unusable_pattern(
@@ -88,7 +108,7 @@ class PreTokenizer::Rule {
     int code = 0;
     PCRE2_SIZE offset = 0;
     code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                              PCRE2_UTF | PCRE2_UCP, &code, &offset, nullptr));
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &code, &offset, nullptr));
     if (!code_) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(code, message.data(), message.size());

@@ -176,8 +176,12 @@ Overview overview_of_replay(const replay::ReplayResult& result, replay::Number n
   overview.layers = result.layers;
   overview.per_kv_head = number != Number::OutputError && result.row_axis == trace::RowAxis::KvHead;
   std::size_t columns = 0;
-  for (const replay::ReplayCell& cell : result.cells)
+  for (const replay::ReplayCell& cell : result.cells) {
     columns = std::max(columns, columns_of(cell, number));
+    if (!cell.dense_reason && has(chunks, cell.chunk))
+      overview.cells.emplace_back(cell.layer, cell.chunk);
+  }
+  std::ranges::sort(overview.cells);
   overview.values = means_of(result, chunks, overview.phase, columns,
                              [&](const replay::ReplayCell& cell, std::size_t column) {
                                return column < columns_of(cell, number)

@@ -9,6 +9,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvloupe::analysis {
@@ -36,6 +37,8 @@ struct Overview {
   bool per_kv_head = true;  // columns: KV heads, else query heads
   // [layers, heads]. NaN where nothing was selected; of a span, where none of it is a candidate.
   Matrix values;
+  // Of a replay: (layer, chunk) of the cells that chose, of both phases, ascending.
+  std::vector<std::pair<int, int>> cells = {};
 };
 
 // From a replay that has the number: the mean over the cells of Overview::phase with no dense reason, in

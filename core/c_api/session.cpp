@@ -254,14 +254,31 @@ void Session::select(const kvloupe_chunk& chunk) {
   const selection::Cell cell = cell_of(chunk, length);
 
   broken_ = true;
+  selection::CellSelection selection;
+  try {
+    selection = selector_->select(cell);
+  } catch (const Error&) {
+    // Refused. Where nothing is remembered from chunk to chunk, nothing was changed.
+    broken_ = spec_.traits().evicts() || spec_.info().crosses_layers;
+    throw;
+  }
   clear(rows_);
-  selection::CellSelection selection = selector_->select(cell);
   selector_->evict(cell);
   order_.note(chunk.layer, here);
   dense_reason_ = selection.dense_reason;
   blocks_ = std::move(selection.blocks);
   assign(rows_, selection.rows, &trace::SelectedRow::positions);
+  if (spec_.info().crosses_layers) selector_->forget_before(oldest_asked_for());
   broken_ = false;
+}
+
+// The first chunk of which some layer that reuses a set has not asked yet.
+int Session::oldest_asked_for() const {
+  std::int64_t oldest = kMostTokens;
+  for (int layer = 0; layer < shape_.num_layers; ++layer)
+    if (selection::source_layer(spec_, shape_, layer))
+      oldest = std::min(oldest, order_.next_chunk(layer));
+  return static_cast<int>(oldest);
 }
 
 selection::Cell Session::cell_of(const kvloupe_chunk& chunk, std::int64_t length) {
@@ -340,7 +357,6 @@ void Session::show_alive(int layer) {
     throw usage_error(fmt::format("nothing is alive in layer {}", layer), "it has taken no chunk",
                       "give it one first");
   assign(rows_, selector_->alive(layer), std::identity());
-  dense_reason_.reset();
 }
 
 std::int64_t Session::num_rows() const {

@@ -59,6 +59,7 @@ class Session {
   const std::shared_ptr<selection::KeyCopies>& copies_of(int layer);
   void add_probe(const kvloupe_chunk& chunk, selection::Cell& cell) const;
   void start();
+  int oldest_asked_for() const;
 
   int threads_;
   selection::ModelShape shape_;

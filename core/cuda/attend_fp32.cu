@@ -211,7 +211,10 @@ AttendKernel kernel_of() {
 
 template <int kDim>
 AttendKernel kernel_for(int rows) {
-  return rows <= kGroups ? kernel_of<kDim, 1>() : kernel_of<kDim, kMostRowsOfThread<kDim>>();
+  using Larger = AttendMemory<kDim, kMostRowsOfThread<kDim>>;
+  return rows <= kGroups || sizeof(Larger) > most_shared_memory()
+             ? kernel_of<kDim, 1>()
+             : kernel_of<kDim, kMostRowsOfThread<kDim>>();
 }
 
 }  // namespace

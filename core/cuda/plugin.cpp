@@ -60,6 +60,12 @@ extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_devi
   std::snprintf(facts->text, sizeof(facts->text), "%s",
                 status == cudaSuccess ? properties.name : cudaGetErrorString(status));
   if (status != cudaSuccess) return 1;
+  if (properties.major < 8) {
+    std::snprintf(facts->text, sizeof(facts->text),
+                  "its compute capability is %d.%d, and the kernels need 8.0 (Ampere) or later",
+                  properties.major, properties.minor);
+    return 1;
+  }
   facts->memory_bytes = properties.totalGlobalMem;
   return 0;
 }

@@ -55,8 +55,10 @@ std::uint64_t memory_of_machine() {
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Partial sums of products of bf16 and fp16 too, which cuBLAS may round to the type unless told.
+// Products of fp32 too, which an environment variable may turn into TF32 for Torch, and partial sums of products of
+// bf16 and fp16, which cuBLAS may round to the type unless told.
 void sum_in_fp32() {
+  at::globalContext().setFloat32MatmulPrecision("highest");
   at::globalContext().setAllowFP16ReductionCuBLAS(false);
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
 }

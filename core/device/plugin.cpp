@@ -1,5 +1,6 @@
 #include "core/device/plugin.h"
 
+#include "core/base/engine_library.h"
 #include "core/base/error.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,10 @@ namespace fs = std::filesystem;
 fs::path file_of(const Plugin& plugin) {
   if (const char* path = std::getenv(plugin.variable); path != nullptr && *path != '\0')
     return path;
+  // Beside the engine; of programs that link it statically, as tests do, in the build folder's lib.
   std::error_code code;
+  const fs::path beside = engine_file().parent_path() / plugin.file;
+  if (fs::exists(beside, code)) return beside;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
   return program.parent_path().parent_path() / "lib" / plugin.file;
 }

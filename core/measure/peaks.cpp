@@ -1,19 +1,32 @@
 #include "core/measure/peaks.h"
 
+#include "core/base/error.h"
 #include "core/device/device.h"
 #include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
 #include "core/measure/timing.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace kvloupe::measure {
 namespace {
+
+double quickest_ms(const RoundTimes& times, std::size_t part, c10::Device device) {
+  const std::vector<double>& samples = times.samples_ms[part];
+  if (samples.empty())
+    throw input_error(fmt::format("the peaks of {} cannot be measured", device.str()),
+                      "its clocks were held down, or other threads of the program were busy, in "
+                      "every round",
+                      "let the GPU cool down and try again");
+  return *std::ranges::min_element(samples);
+}
 
 Peaks measured(c10::Device device, ComputeType type) {
   if (!device.is_cuda()) return {device::measure_read_bandwidth(), device::measure_peak_flops()};
@@ -33,7 +46,7 @@ Peaks measured(c10::Device device, ComputeType type) {
                                         {"multiply", often([&] { at::mm(matrix, matrix); })}},
                                        {.repetitions = 7, .device = device.str()}, {});
   const auto rate = [&](std::size_t part, double work) {
-    return 1000 * kTimes * work / *std::ranges::min_element(times.samples_ms[part]);
+    return 1000 * kTimes * work / quickest_ms(times, part, device);
   };
   return {rate(0, sizeof(float) * static_cast<double>(kNumbers)),
           rate(1, 2.0 * kSize * kSize * kSize)};

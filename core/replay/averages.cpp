@@ -206,8 +206,10 @@ class Averager::Cells {
         for (std::size_t i = 0; i < kRecallAt.size(); ++i)
           numbers.set(kRecallNumbers[i], cell.metrics[row].recall_at[i]);
     }
-    numbers.set(Number::Density,
-                kept_past / static_cast<double>(cell.span.begin - cell.first_candidate));
+    // Of masks it counts pairs, as add_densities() does.
+    if (!cell.reads_masks)
+      numbers.set(Number::Density,
+                  kept_past / static_cast<double>(cell.span.begin - cell.first_candidate));
     numbers.set(Number::Forced, static_cast<double>(kept.forced.size()));
     numbers.set(Number::KvBytes, kept_past * bytes_per_key_);
     if (metadata_)

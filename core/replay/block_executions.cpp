@@ -49,6 +49,7 @@ BlockExecutions::BlockExecutions(const selection::Cell& cell, const BlockMasks& 
   cell_.q = cell.q.narrow(0, first_q_head, num_q_heads);
   cell_.k = cell.k.narrow(0, kv_head, 1);
   cell_.v = cell.v.narrow(0, kv_head, 1);
+  cell_.softmax = cell.softmax.of_heads(first_q_head, num_q_heads);
   for (int head = 0; head < num_q_heads; ++head)
     past_keys_[place_of(BlockExecution::Native)].push_back(
         selection::row_of_blocks(masks_.grid, wanted(masks_, head, 1, true)).positions);

@@ -210,7 +210,8 @@ RowTruth::Sums CellTruth::sums_of_masks(const trace::BlockMasks& masks, std::int
   RowTruth::Sums all;
   for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
     std::vector<std::int32_t> kept;
-    for (std::int64_t key = 0; key < grid.past_len; ++key)
+    const std::int64_t first = cell_.softmax.first_visible(grid.past_len + grid.row_begin(i));
+    for (std::int64_t key = first; key < grid.past_len; ++key)
       if (masks.kept[masks.index(q_head, i, key / grid.block_size)] != 0)
         kept.push_back(static_cast<std::int32_t>(key));
     const float* of_block =

@@ -59,7 +59,7 @@ class RowLosses {
       result.keys.insert(result.keys.end(), keys.begin(),
                          keys.begin() + static_cast<std::ptrdiff_t>(count));
     }
-    for (std::size_t key = 0; key < streaks_.size(); ++key) close(static_cast<std::int64_t>(key));
+    keep_all();
     const std::size_t count = std::min(regrets_.size(), request_.count);
     std::partial_sort(
         regrets_.begin(), regrets_.begin() + static_cast<std::ptrdiff_t>(count), regrets_.end(),
@@ -71,10 +71,14 @@ class RowLosses {
   // The trace lacks the queries of a chunk that begins there. What was dropped in it is not known, but that its
   // own keys are first chosen from in the chunk after it.
   void skip_chunk(std::int64_t begin) {
-    for (std::size_t key = 0; key < streaks_.size(); ++key) close(static_cast<std::int64_t>(key));
+    keep_all();
     gap_ = begin;
   }
   void end_gap() { gap_ = 0; }
+  // A chunk that keeps every key.
+  void keep_all() {
+    for (std::size_t key = 0; key < streaks_.size(); ++key) close(static_cast<std::int64_t>(key));
+  }
 
  private:
   static constexpr std::uint8_t kUnknown = kNumStages, kKept = kNumStages + 1;
@@ -222,6 +226,8 @@ LostKeys lost_keys(const session::TraceSession& session, const LostKeysRequest& 
       if (wanted && may_lose && run.selection.chooses_keys())
         for (RowLosses& row : rows)
           row.add(run, cells.stages, result.layout.q_heads_per_row, counted, sums);
+      else if (wanted && run.selection.dense_reason)
+        for (RowLosses& row : rows) row.keep_all();
       for (RowLosses& row : rows) row.end_gap();
     }
     for (RowLosses& row : rows) row.finish(result);

@@ -6,6 +6,8 @@
 
 #include <ATen/ATen.h>
 
+#include <iterator>
+
 namespace kvloupe::selection {
 
 at::Tensor on_device(std::span<const std::int32_t> values, c10::Device device) {
@@ -158,13 +160,17 @@ std::vector<SelectedRow> rows_of(const std::vector<KeptRows>& kept) {
     if (one.indices.defined()) asked.insert(asked.end(), {one.indices, one.ties});
   const std::vector<at::Tensor> host = host_copies(asked);
   auto copy = host.begin();
-  std::vector<SelectedRow> rows(kept.size());
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    if (!kept[i].indices.defined()) continue;
-    rows[i] = std::move(rows_of(KeptRows{copy[0], {}, copy[1]}).front());
+  std::vector<SelectedRow> all;
+  for (const KeptRows& one : kept) {
+    if (!one.indices.defined()) {
+      all.emplace_back();
+      continue;
+    }
+    std::vector<SelectedRow> rows = rows_of(KeptRows{copy[0], {}, copy[1]});
+    std::move(rows.begin(), rows.end(), std::back_inserter(all));
     copy += 2;
   }
-  return rows;
+  return all;
 }
 
 }  // namespace kvloupe::selection

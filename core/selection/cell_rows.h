@@ -90,7 +90,7 @@ at::Tensor gather_keys(const Cell& cell, std::int64_t kv_head,
 
 // Rows of the selection from what was kept of [0, n); none is forced.
 std::vector<SelectedRow> rows_of(const KeptRows& kept);
-// The same of several, each of one row; the host waits once. Empty where nothing was asked (undefined).
+// The same of several, one after the other; the host waits once. An empty row where nothing was asked (undefined).
 std::vector<SelectedRow> rows_of(const std::vector<KeptRows>& kept);
 
 }  // namespace kvloupe::selection

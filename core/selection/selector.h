@@ -106,6 +106,8 @@ class Selector {
   // Eviction: what dies after the chunk, per row, ascending. `cell` is the one that was selected
   // for, with probe_q where the method needs it. Else empty.
   virtual std::vector<std::vector<std::int32_t>> evict(const Cell& cell);
+  // Sets that layers reuse: of chunks before this one none is asked for any more. Else nothing.
+  virtual void forget_before(int) {}
   // Eviction: the set alive after the last chunk seen of `layer`, per row. Else empty.
   virtual std::vector<std::vector<std::int32_t>> alive(int layer) const;
   // The chunk rows that stand for the chunk where the method chooses, per query head, ascending;

@@ -30,17 +30,24 @@ std::vector<trace::ChunkInfo> cut_anew(const trace::TraceInfo& info, int size) {
   const std::vector<trace::ChunkInfo>& chunks = info.chunks;
   trace::require_queries(info, static_cast<int>(chunks.size()),
                          "the prompt cannot be cut into other chunks");
-  std::int32_t prompt_end = 0;
-  for (const trace::ChunkInfo& chunk : chunks)
-    if (chunk.phase == trace::Phase::Prefill) prompt_end = std::max(prompt_end, chunk.end());
   std::vector<trace::ChunkInfo> result;
-  for (std::int32_t begin = 0; begin < prompt_end;) {
-    const std::int32_t length = std::min<std::int32_t>(size, prompt_end - begin);
-    result.push_back({begin, length, trace::Phase::Prefill});
-    begin += length;
+  for (auto chunk = chunks.begin(); chunk != chunks.end();) {
+    if (chunk->phase == trace::Phase::Decode) {
+      result.push_back(*chunk++);
+      continue;
+    }
+    // A turn of a conversation: what is read until the model answers.
+    std::int32_t begin = chunk->begin;
+    const auto answer = std::find_if(chunk, chunks.end(), [](const trace::ChunkInfo& next) {
+      return next.phase == trace::Phase::Decode;
+    });
+    const std::int32_t end = std::prev(answer)->end();
+    while (begin < end) {
+      result.push_back({begin, std::min<std::int32_t>(size, end - begin), trace::Phase::Prefill});
+      begin = result.back().end();
+    }
+    chunk = answer;
   }
-  for (const trace::ChunkInfo& chunk : chunks)
-    if (chunk.phase == trace::Phase::Decode) result.push_back(chunk);
   return result;
 }
 

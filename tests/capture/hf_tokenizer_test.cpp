@@ -124,7 +124,7 @@ TEST(TokenizerJson, WhatCannotBeMappedIsNamed) {
               HasSubstr("99999999999"));
   EXPECT_THAT(refusal_of(R"({"model": {"merges": [["a", "b", "c"]]}})"), HasSubstr("merge 0"));
   EXPECT_THAT(refusal_of(R"({"model": {"merges": ["Q Q"]}})"), HasSubstr("merge 0"));
-  for (const char* pattern : {"(", "[a&&b]", "\\\\h+"}) {
+  for (const char* pattern : {"(", "[a&&b]", "a{1,3}+", "\\\\h+"}) {
     json damaged = sound;
     damaged["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
         std::string(pattern) == "\\\\h+" ? "\\h+" : pattern;

@@ -203,6 +203,47 @@ TEST_F(HostileFolder, ConfigurationsThatMakeNoSense) {
   EXPECT_THAT(refusal(), HasSubstr("experts"));
 }
 
+// The published configuration of the 4B has little more than sizes.
+TEST_F(HostileFolder, WhatAGemmaLeavesUnsaidIsWhatItsClassFillsIn) {
+  take("gemma3_text");
+  change_json("config.json", [](json& c) {
+    for (const char* key : {"num_attention_heads", "num_key_value_heads", "head_dim", "rope_theta",
+                            "max_position_embeddings", "query_pre_attn_scalar", "sliding_window",
+                            "rope_local_base_freq", "rope_parameters"})
+      c.erase(key);
+  });
+  const ModelConfig config = read_config(*open_model(folder));
+  EXPECT_EQ(config.info.num_q_heads, 8);
+  EXPECT_EQ(config.info.num_kv_heads, 4);
+  EXPECT_EQ(config.info.head_dim, 256);
+  EXPECT_EQ(config.context_length, 131072);
+  EXPECT_EQ(config.info.rope_theta, 1e6);
+  EXPECT_EQ(config.info.softmax_scale, 1.0 / 16);
+  EXPECT_EQ(config.info.softmax_of(0).window, 4096);
+  change_json("config.json", [](json& c) { c["use_bidirectional_attention"] = true; });
+  EXPECT_THAT(refusal(), HasSubstr("attention to later tokens is not implemented"));
+  take("gemma3_text");
+  change_json("config.json", [](json& c) {
+    c["rope_parameters"]["sliding_attention"] = {{"rope_type", "linear"}, {"factor", 3}};
+  });
+  EXPECT_THAT(refusal(), HasSubstr("RoPE scaling \"linear\" of its layers with a window"));
+}
+
+// Transformers gives all layers of this family one mask, and norms no shares unless told to.
+TEST_F(HostileFolder, WindowsOfQwenWithExpertsAreOfAllLayers) {
+  take("qwen3_moe");
+  change_json("config.json", [](json& c) {
+    c["use_sliding_window"] = true;
+    c["sliding_window"] = 5;
+    c["max_window_layers"] = 2;
+    c.erase("norm_topk_prob");
+  });
+  const ModelConfig config = read_config(*open_model(folder));
+  for (int layer = 0; layer < config.info.num_layers; ++layer)
+    EXPECT_EQ(config.info.softmax_of(layer).window, 5) << layer;
+  EXPECT_FALSE(config.experts.renormalised);
+}
+
 TEST_F(HostileFolder, FilesThatAreFarTooLarge) {
   for (const char* file : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
     take("qwen3");

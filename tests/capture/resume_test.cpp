@@ -119,11 +119,15 @@ TEST(Resume, ClosedLoopsAttendToWhatTheyWouldHave) {
     options.closed_loop = MethodSpec::parse(spec);
     options.dtype = trace::DType::F32;
     options.store.set(trace::Part::Drift);
-    capture_tiny(options);
+    const CaptureReport whole = capture_tiny(options);
+    ASSERT_TRUE(whole.mean_loss && whole.mean_dense_loss);
     options.output = "cut.h5";
     for (const std::int64_t tokens : kCuts) {
       cut_short(options, tokens);
-      resume("cut.h5");
+      const CaptureReport resumed = resume("cut.h5");
+      // Of the whole text, not of what was left to run.
+      EXPECT_NEAR(resumed.mean_loss.value(), *whole.mean_loss, 1e-6);
+      EXPECT_NEAR(resumed.mean_dense_loss.value(), *whole.mean_dense_loss, 1e-6);
       expect_same_trace("whole.h5", "cut.h5");
     }
   }

@@ -212,9 +212,38 @@ TEST(Devices, MethodsDoNotWaitForTheDevice) {
   EXPECT_FALSE(nlohmann::json::parse(cpu.standard_output)["rows"][0].contains("host_waits"));
 }
 
+// However many blocks of queries, or queries, choose for themselves.
+TEST(Devices, QueryBlocksDoNotWaitOneByOne) {
+  const ProgramResult run =
+      run_program({"latency", kTrace, "--method", "flash_prefill:block_size=4", "--method",
+                   "xattention:block_size=4,stride=2", "--method", "compact_attention:block_size=4",
+                   "--method", "flex_prefill:block_size=4", "--method",
+                   "quest:prefill=per_query,page_size=4,budget_tokens=16,skip_layers=0", "--chunk",
+                   "1", "--device", "sim", "--repetitions", "1", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.standard_error;
+  const auto answer = nlohmann::json::parse(run.standard_output);
+  ASSERT_EQ(answer["rows"].size(), 5U) << answer["unavailable"];
+  for (const auto& row : answer["rows"]) {
+    ASSERT_GE(row["chunk_len"], 16) << "four blocks of queries at least";
+    EXPECT_TRUE(row["dense_reason"].is_null());
+    const json waits = row["host_waits"];
+    EXPECT_LE(waits["select"].get<int>() + waits["gather"].get<int>() + waits["attend"].get<int>(),
+              2)
+        << row["method"];
+  }
+}
+
 TEST(Validate, FindsTheGoldenTracesSound) {
   EXPECT_EQ(run_program({"validate", kTrace}).exit_code, 0);
   EXPECT_EQ(run_program({"validate", kGoldens + "group1_f32.h5"}).exit_code, 0);
+}
+
+TEST(Validate, SaysOfResultsWhatTheyAre) {
+  const ProgramResult run =
+      run_program({"validate", kGoldens + "../../../assets/results/smollm2_needles.h5"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.standard_error.find("it holds results of an evaluation"), std::string::npos)
+      << run.standard_error;
 }
 
 // A copy of the trace in which one word of the model's attributes is unknown.

@@ -39,14 +39,18 @@ if [ -f "$kit" ]; then
 else
   echo "no $kit: the kernels alone (tests/gpu/pack.sh makes it)"
 fi
-if [ "$device" != sim ] && command -v compute-sanitizer > /dev/null; then
+sanitizer=$(command -v compute-sanitizer || true)
+[ -n "$sanitizer" ] || sanitizer=/usr/local/cuda/bin/compute-sanitizer
+if [ "$device" != sim ] && [ ! -x "$sanitizer" ]; then
+  echo "compute-sanitizer was not found: races and memory errors were not looked for" | tee "$details/racecheck.txt"
+elif [ "$device" != sim ]; then
   # A small card of the machine's own may refuse it: then its words say so.
   found_errors=7
   for tool in racecheck memcheck synccheck initcheck; do
     code=124
     if (($(left) >= 10)); then
       code=0
-      timeout "$(left)" compute-sanitizer --tool "$tool" --error-exitcode "$found_errors" "${checks[@]}" --untimed \
+      timeout "$(left)" "$sanitizer" --tool "$tool" --error-exitcode "$found_errors" "${checks[@]}" --untimed \
         > "$details/$tool.txt" 2>&1 || code=$?
     fi
     ((code != 124)) || echo "no time was left" >> "$details/$tool.txt"

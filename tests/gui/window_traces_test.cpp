@@ -183,6 +183,24 @@ TEST_F(WindowTraces, ZoomInEitherMapShowsTheSameTokensInBoth) {
   EXPECT_EQ(place().keys.first(), there - kMore);
   EXPECT_EQ(place().trace->path, first());
   save_picture("traces_zoomed.png");
+  // The value under the mouse is the other trace's, and its key is none of this one.
+  std::string copied;
+  drive("menu", [&](ImGuiTestContext* ctx) {
+    ctx->MouseMoveToPos({lower->Axes[ImAxis_X1].PlotToPixels(there + 0.5),
+                         lower->Axes[ImAxis_Y1].PlotToPixels(11.5)});
+    ctx->Yield(2);
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(3);
+    const auto& popups = ImGui::GetCurrentContext()->OpenPopupStack;
+    IM_CHECK(!popups.empty());
+    const std::string popup = "//" + std::string(popups.back().Window->Name);
+    for (const char* item : {"/###watch", "/###go", "/Why was it lost?"})
+      IM_CHECK(!ctx->ItemExists((popup + item).c_str()));
+    ctx->ItemClick((popup + "/Copy the value").c_str());
+    ctx->Yield(3);
+    copied = ImGui::GetClipboardText();
+  });
+  EXPECT_THAT(copied, ::testing::HasSubstr(std::filesystem::path(second()).filename().string()));
   explorer().run_command("layout.reset");
   settle();
 }

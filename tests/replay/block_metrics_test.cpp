@@ -37,6 +37,9 @@ BlockMetrics worth_of(const SmallTrace& trace, const ReplayCell& cell, int first
 
 class BlockMetricsTest : public ::testing::Test {
  protected:
+  explicit BlockMetricsTest(const SmallTraceShape& shape = BlockMetricsTest::shape())
+      : trace_(shape) {}
+
   static SmallTraceShape shape() {
     SmallTraceShape shape = {.num_q_heads = 6, .num_kv_heads = 2};
     shape.chunk_lengths = {20, 24, 13, 16};  // chunks begin inside blocks, too
@@ -74,10 +77,12 @@ class BlockMetricsTest : public ::testing::Test {
             worth_of(trace_, cell, first, count, together)};
   }
 
-  SmallTrace trace_{shape()};
+  void expect_as_plain_loops() const;
+
+  SmallTrace trace_;
 };
 
-TEST_F(BlockMetricsTest, AreWorthWhatPlainLoopsSay) {
+void BlockMetricsTest::expect_as_plain_loops() const {
   for (const std::string& method :
        {std::string(
             "flash_prefill:lowering=union,block_size=4,alpha=0.95,sink_blocks=0,window_blocks=1"),
@@ -101,6 +106,19 @@ TEST_F(BlockMetricsTest, AreWorthWhatPlainLoopsSay) {
     }
   }
 }
+
+TEST_F(BlockMetricsTest, AreWorthWhatPlainLoopsSay) { expect_as_plain_loops(); }
+
+class BlockMetricsOfSinksTest : public BlockMetricsTest {
+ protected:
+  static SmallTraceShape with_sinks() {
+    SmallTraceShape sinks = shape();
+    sinks.sink_logits = {0.5F, -1, 2, 0, 1, -0.5F};
+    return sinks;
+  }
+  BlockMetricsOfSinksTest() : BlockMetricsTest(with_sinks()) {}
+};
+TEST_F(BlockMetricsOfSinksTest, AreWorthWhatPlainLoopsSay) { expect_as_plain_loops(); }
 
 // What they say of a union method is what the method's own metrics say.
 TEST_F(BlockMetricsTest, AgreeWithTheMethodsMetrics) {

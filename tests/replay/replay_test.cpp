@@ -17,6 +17,26 @@
 namespace kvloupe::replay {
 namespace {
 
+// Each turn of a conversation is cut by itself, and what was decoded stays in its place.
+TEST(CutAnew, CutsTheTurnsOfAConversationEachByItself) {
+  using trace::Phase;
+  trace::TraceInfo info;
+  info.chunks = {{0, 8, Phase::Prefill}, {8, 5, Phase::Prefill},  {13, 1, Phase::Decode},
+                 {14, 1, Phase::Decode}, {15, 7, Phase::Prefill}, {22, 1, Phase::Decode},
+                 {23, 2, Phase::Prefill}};
+  const std::vector<trace::ChunkInfo> cut = session::cut_anew(info, 6);
+  const std::vector<trace::ChunkInfo> expected = {
+      {0, 6, Phase::Prefill},  {6, 6, Phase::Prefill}, {12, 1, Phase::Prefill},
+      {13, 1, Phase::Decode},  {14, 1, Phase::Decode}, {15, 6, Phase::Prefill},
+      {21, 1, Phase::Prefill}, {22, 1, Phase::Decode}, {23, 2, Phase::Prefill}};
+  ASSERT_EQ(cut.size(), expected.size());
+  for (std::size_t c = 0; c < cut.size(); ++c) {
+    EXPECT_EQ(cut[c].begin, expected[c].begin) << c;
+    EXPECT_EQ(cut[c].length, expected[c].length) << c;
+    EXPECT_EQ(cut[c].phase, expected[c].phase) << c;
+  }
+}
+
 using testing::SmallTrace;
 using testing::SmallTraceShape;
 using Ints = std::vector<std::int32_t>;

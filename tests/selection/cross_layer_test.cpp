@@ -129,6 +129,20 @@ TEST(CrossLayer, AMissingSourceIsSaid) {
 }
 
 // Three heads that rank 9 7 2, 7 5 9 and 1 9 8: first choices 9 7 1 fill the three places.
+// A live run asks for no chunk again that all layers have taken.
+TEST(CrossLayer, WhatIsForgottenIsNotThereForAnyLayer) {
+  const auto layers = ten_layers(80);
+  for (const std::string method : kMethods) {
+    const auto selector = selector_for(layers.front(), method + ":budget_tokens=9,sel_layers=set");
+    const auto whole = run_layers(layers, method + ":budget_tokens=9,sel_layers=set", true);
+    for (const int chunk : {0, 1, 2})
+      for (const std::size_t layer : {0U, 1U, 2U}) selector->select(cell_of(layers[layer], chunk));
+    selector->forget_before(2);
+    EXPECT_THROW(selector->select(cell_of(layers[3], 1)), Error) << method;
+    EXPECT_EQ(positions_of(selector->select(cell_of(layers[3], 2))), positions_of(whole[3][2]));
+  }
+}
+
 TEST(LessIsMore, TheUnionGoesRankByRank) {
   Sequence sequence = random_sequence({.num_q_heads = 3,
                                        .num_kv_heads = 1,

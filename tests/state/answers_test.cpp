@@ -40,6 +40,7 @@ struct Number {
   static constexpr const char* kName = "number";
   int value = 0;
   Script* script = nullptr;
+  state::ResultsPtr results = {};  // it is of no trace
   using Answer = int;
   std::string key() const { return "t" + std::to_string(value % 10) + "|" + std::to_string(value); }
   std::string title() const { return "Counting"; }

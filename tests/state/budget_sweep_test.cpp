@@ -86,6 +86,18 @@ TEST_F(BudgetSweepTest, TheKeyNamesThePlaceAsFarAsTheExtentSays) {
   EXPECT_EQ(BudgetSweepQuestion{}.obstacle(), "Open a trace");
 }
 
+// A prompt of one chunk; what is decoded after it has a past.
+TEST_F(BudgetSweepTest, APromptOfOneChunkIsRefusedForItselfAlone) {
+  const SmallTrace trace({.chunk_lengths = {16}, .decoded = 3});
+  BudgetSweepQuestion asked;
+  asked.place = open(session::SessionPtr(session::SessionPtr(), &trace.session()));
+  EXPECT_EQ(asked.obstacle(), "The prompt is one chunk: no key lies before it.");
+  asked.chunks.range = ChunkRange{2, 2};
+  EXPECT_EQ(asked.obstacle(), "");
+  asked.chunks.range = ChunkRange{0, 0};
+  EXPECT_EQ(asked.obstacle(), "No key lies before this chunk.");
+}
+
 TEST_F(BudgetSweepTest, ABudgetReplacesTokensAndRatioAndNothingElse) {
   const Place place = question("quoka").place;
   const auto shape = place.trace->shape();

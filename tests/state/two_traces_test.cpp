@@ -85,6 +85,30 @@ class TwoTraces : public test::WorkspaceTest {
   }
 };
 
+TEST_F(TwoTraces, AnAnswerOfTheOneIsNoStaleAnswerOfTheOther) {
+  open_both();
+  state::LastAnswer<state::OverviewDifferenceQuestion> last;
+  const auto asked = [&] {
+    return last.ask(workspace, state::overview_difference_question(workspace));
+  };
+  asked();
+  test::settle(workspace);
+  ASSERT_TRUE(asked());
+  {
+    const test::HeldLane held(workspace);
+    workspace.cursor.set_chunk(6);
+    workspace.begin_frame();
+    workspace.traces.open(second());
+    workspace.begin_frame();
+    ASSERT_EQ(workspace.place().trace->path, second());
+    const auto result = asked();
+    EXPECT_EQ(result.state, state::ResultState::Loading);
+    EXPECT_FALSE(result) << "of the first trace";
+  }
+  test::settle(workspace);
+  EXPECT_TRUE(asked());
+}
+
 // A: 0 1 2 3 | 4 5 6 7, B: 0 1 x y | 2 3 4 5 | 7: two of B's own, one of A's.
 TEST(AlignedTraces, LeadPositionsAndChunksByTheTokens) {
   const std::vector<trace::ChunkInfo> of_a{{0, 4, {}}, {4, 4, {}}};

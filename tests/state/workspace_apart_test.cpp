@@ -1,5 +1,6 @@
 // A copy of the workspace for another thread: it shows the same, and computes nothing of what stands on
 // screen again.
+#include "app/state/sight.h"
 #include "app/state/view_list.h"
 #include "tests/state/workspace_fixture.h"
 
@@ -47,6 +48,28 @@ TEST_F(WorkspaceApart, ShowsTheSameAndComputesNothingAgain) {
   }
   EXPECT_GE(tables, 15);
   EXPECT_GE(arrays, 7);
+}
+
+// A view that is locked, and has options of its own, exports what it shows.
+TEST_F(WorkspaceApart, SeesWhatAViewWithASightOfItsOwnSees) {
+  open();
+  const ViewInfo& view = view_named("selected_vs_true");
+  workspace.cursor.go_to(parse_goto("layer=1,q_head=4,chunk=5"));
+  Sight sight;
+  sight.id = view.id;
+  const TraceTab& tab = *workspace.traces.ready();
+  sight.lock = lock_on(tab, lock_words(tab, tab.selection));
+  workspace.cursor.go_to(parse_goto("layer=2,q_head=1,chunk=2"));
+  ASSERT_EQ(test::problem_of_view(workspace, view), "");
+  const auto elsewhere = test::exact(view.table(workspace)).rows;
+  const Cursor::Through through(workspace.cursor, sight);
+  ASSERT_EQ(test::problem_of_view(workspace, view), "");
+  const auto locked = test::exact(view.table(workspace)).rows;
+  ASSERT_NE(locked, elsewhere);
+  const auto apart = workspace.apart();
+  EXPECT_EQ(view.problem(*apart), "");
+  EXPECT_EQ(apart->place().chunk, 5);
+  EXPECT_EQ(test::exact(view.table(*apart)).rows, locked);
 }
 
 TEST_F(WorkspaceApart, OutlivesWhatTheWindowShowsNext) {

@@ -190,8 +190,7 @@ TEST_F(HostileTest, Layers) {
   expect_defect("key_mass of layer 2",
                 [](hid_t f) { set_value<float>(f, "/layers/2/key_mass", 40, 9.0f); });
   expect_defect("entries", [](hid_t f) { resize(f, "/layers/2/key_mass", {10}); });
-  expect_defect("without /chunks/mass_offsets",
-                [](hid_t f) { drop(f, "/chunks/mass_offsets"); });
+  expect_defect("without /chunks/mass_offsets", [](hid_t f) { drop(f, "/chunks/mass_offsets"); });
 }
 
 // Extents that nobody wrote: nothing of that size may be allocated.
@@ -234,6 +233,24 @@ TEST_F(HostileTest, NothingOutsideTheFileIsReached) {
                            H5P_DEFAULT),
                 "create");
   });
+}
+
+// What a library without plug-ins, or another reader, cannot unpack.
+TEST_F(HostileTest, UnknownCompression) {
+  const auto scaled = [](hid_t f, const char* path, hid_t type, const std::vector<hsize_t>& dims) {
+    drop(f, path);
+    const int rank = static_cast<int>(dims.size());
+    const h5::Handle space = h5::checked(H5Screate_simple(rank, dims.data(), nullptr), "space");
+    const h5::Handle plist = h5::checked(H5Pcreate(H5P_DATASET_CREATE), "plist");
+    H5Pset_chunk(plist.get(), rank, dims.data());
+    H5Pset_scaleoffset(plist.get(), H5Z_SO_INT, 0);
+    h5::checked(H5Dcreate2(f, path, type, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
+                "create");
+  };
+  expect_refused("/tokens/ids is compressed by scaleoffset, which traces do not use",
+                 [&](hid_t f) { scaled(f, "/tokens/ids", H5T_STD_I32LE, {55}); });
+  expect_defect("is compressed by scaleoffset",
+                [&](hid_t f) { scaled(f, "/runs/0/layers/2/flags", H5T_STD_U8LE, {12}); });
 }
 
 // A group that is its own member, and a dataset where a group is expected.

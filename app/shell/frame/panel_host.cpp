@@ -327,6 +327,9 @@ void PanelHost::point_in(const std::string& source, bool explained) {
   state::Pointed& pointed = *pointer.now();
   if (!pointed.view.empty()) return;  // of another window
   pointed.view = source;
+  const state::ViewInfo* view = source_of(source)->view;
+  if (view != nullptr && !view->shows_results && workspace_.has_trace())
+    pointed.shown = workspace_.place();
   if (explained && pointed.words.empty()) pointed.words = widgets::tooltip_words();
 }
 

@@ -214,7 +214,8 @@ unsigned PanelHost::dock_for(const Window& window) const {
 void PanelHost::menu_ui(Window& window) {
   const Source& source = sources_[window.source];
   const std::string id = source.id;
-  if (source.view != nullptr && workspace_.has_trace()) {
+  // Of results all views show one choice.
+  if (source.view != nullptr && !source.view->shows_results && workspace_.has_trace()) {
     if (ImGui::MenuItem("Duplicate")) duplicate(id);
     if (!source.lock.words() && ImGui::MenuItem("Lock here")) lock(id);
     if (source.lock.words() && ImGui::MenuItem("Unlock")) unlock(id);

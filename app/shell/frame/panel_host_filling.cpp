@@ -48,11 +48,12 @@ void PanelHost::filled_ui(const figure::GuiContext& gui) {
     }
     const float close = ImGui::GetFrameHeight();
     // The bar above may not be there.
-    if (source.view != nullptr && workspace_.has_trace()) {
+    if (source.view != nullptr && !source.view->shows_results && workspace_.has_trace()) {
+      std::string caption;
+      as_seen(source.id, [&](const auto&) { caption = panels::place_caption(workspace_.place()); });
       ImGui::SameLine(0, widgets::em(1));
       const float room = ImGui::GetContentRegionAvail().x - close - widgets::em(1);
-      widgets::text_colored(gui.palette().muted,
-                            widgets::elided(panels::place_caption(workspace_.place()), room));
+      widgets::text_colored(gui.palette().muted, widgets::elided(caption, room));
     }
     ImGui::SameLine(ImGui::GetContentRegionMax().x - close);
     const bool back = ImGui::Button("\u00D7##fill", {close, 0});

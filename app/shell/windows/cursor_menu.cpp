@@ -22,9 +22,9 @@ std::string words_of_place(const state::Pointed& pointed) {
 
 }  // namespace
 
-std::string copied_text(const state::Pointed& pointed, const state::Place& shown) {
-  const std::string place = panels::place_caption(pointed.place ? *pointed.place : shown);
-  return place.empty() ? pointed.words : pointed.words + "\n" + place;
+std::string copied_text(const state::Pointed& pointed) {
+  return pointed.where() ? pointed.words + "\n" + panels::place_caption(*pointed.where())
+                         : pointed.words;
 }
 
 bool CursorMenu::can_copy() const {
@@ -33,7 +33,7 @@ bool CursorMenu::can_copy() const {
 }
 
 void CursorMenu::copy() {
-  if (can_copy()) copy_text(copied_text(*workspace_.pointer.last(), workspace_.place()));
+  if (can_copy()) copy_text(copied_text(*workspace_.pointer.last()));
 }
 
 void CursorMenu::copy_link() {
@@ -48,8 +48,11 @@ void CursorMenu::copy_link() {
 }
 
 void CursorMenu::copy_link(const state::Pointed& pointed, const state::ViewInfo* view) {
-  state::Place place = pointed.place ? *pointed.place : workspace_.place();
-  if (pointed.has_keys()) place.keys = pointed.keys;
+  state::Place place = workspace_.place();
+  if (pointed.is_of(place.trace)) {
+    place = *pointed.where();
+    if (pointed.has_keys()) place.keys = pointed.keys;
+  }
   copy_text(exporter_.link_command_of(view, &place));
 }
 
@@ -78,7 +81,8 @@ void CursorMenu::draw(const widgets::Palette& palette, const std::string& folder
     here.menu();
     ImGui::Separator();
   }
-  if (here.has_keys() || here.place) {
+  // Of another trace nothing leads anywhere in this one.
+  if ((here.has_keys() || here.place) && here.is_of(workspace_.place().trace)) {
     keys_ui(here);
     ImGui::Separator();
   }
@@ -90,7 +94,7 @@ void CursorMenu::draw(const widgets::Palette& palette, const std::string& folder
 void CursorMenu::copy_ui(const state::Pointed& pointed) {
   if (ImGui::MenuItem("Copy the value", widgets::key_name("copy").c_str(), false,
                       !pointed.words.empty()))
-    copy_text(copied_text(pointed, workspace_.place()));
+    copy_text(copied_text(pointed));
   if (ImGui::MenuItem("Copy the row", nullptr, false, !pointed.row.empty())) copy_text(pointed.row);
 }
 
@@ -130,7 +134,7 @@ void CursorMenu::view_ui(const state::Pointed& pointed, const std::string& folde
 
 void CursorMenu::go_to(const state::Pointed& pointed, bool watch, const std::string& perspective) {
   workspace_.cursor.change("", [&](state::Selection& s) {
-    if (pointed.place && pointed.place->trace == s.place.trace) {
+    if (pointed.place) {
       s.place.layer = pointed.place->layer;
       s.place.q_head = pointed.place->q_head;
       s.place.chunk = pointed.place->chunk;

@@ -13,7 +13,7 @@
 namespace kvloupe::shell {
 
 // The words of what the mouse points at, and of the place that they are true of.
-std::string copied_text(const state::Pointed& pointed, const state::Place& shown);
+std::string copied_text(const state::Pointed& pointed);
 
 class CursorMenu {
  public:

@@ -2,12 +2,19 @@
 // query and key head, five layers with a window and an embedding of their own to one without.
 #include "capture/model/family.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <string>
 
 namespace kvloupe::capture {
 namespace {
 
 constexpr double kLocalTheta = 10000;  // where the file does not tell
+// Where config.json does not: Gemma3TextConfig of transformers. The published 4B's has little more than sizes.
+constexpr int kHeadDim = 256;
+constexpr std::int64_t kWindow = 4096;
+constexpr Family::Unsaid kUnsaid = {8, 4, kHeadDim, 131072, 1e6};
 
 bool is_full(int layer, std::int64_t pattern) { return (layer + 1) % pattern == 0; }
 
@@ -24,13 +31,23 @@ void configure(const ModelSource& source, ModelConfig& model) {
   const double scalar = gguf && model.info.num_layers == kLayersOfTheLargest
                             ? static_cast<double>(model.info.hidden_size) / model.info.num_q_heads
                             : positive_real(source, {"", "query_pre_attn_scalar"},
-                                            static_cast<double>(model.info.head_dim));
+                                            gguf ? model.info.head_dim : kHeadDim);
   model.info.softmax_scale = 1 / std::sqrt(scalar);
   if (source.real({"attn_logit_softcapping", "attn_logit_softcapping"}).value_or(0) != 0 ||
       source.real({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0) != 0)
     throw unsupported(source, "a softcap in Gemma 3 is not implemented");
 
-  const std::int64_t window = required_size(source, {"attention.sliding_window", "sliding_window"});
+  if (flag(source, {"", "use_bidirectional_attention"}, false))
+    throw unsupported(source, "attention to later tokens is not implemented");
+  const std::string local_kind =
+      source.text({"", "rope_parameters.sliding_attention.rope_type"}).value_or("default");
+  if (local_kind != "default")
+    throw unsupported(source, fmt::format("RoPE scaling \"{}\" of its layers with a window is not "
+                                          "implemented",
+                                          local_kind));
+  const Key of_window{"attention.sliding_window", "sliding_window"};
+  const std::int64_t window =
+      gguf ? required_size(source, of_window) : size_or(source, of_window, kWindow);
   if (!windows_by_layer_types(source, model, window)) {
     const std::int64_t pattern =
         size_or(source, {"attention.sliding_window_pattern", "sliding_window_pattern"}, 6);
@@ -57,6 +74,7 @@ void family_gemma3(Family& family) {
       {Role::AfterFeedForwardNorm, "blk.{}.post_ffw_norm",
        "model.layers.{}.post_feedforward_layernorm"}};
   family.configure = configure;
+  family.unsaid = kUnsaid;
 }
 
 }  // namespace kvloupe::capture

@@ -18,7 +18,10 @@
 // NOLINTBEGIN: the names are CUDA's.
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
 using cudaStream_t = void*;
 
 inline const char* cudaGetErrorString(cudaError_t error) {
@@ -35,10 +38,13 @@ inline cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 // Those of an A100.
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 108;
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMultiProcessorCount
+               ? 108
+               : static_cast<int>(kvloupe::cuda::emulator::kMostSharedMemory);
   return cudaSuccess;
 }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 struct dim3 : kvloupe::cuda::emulator::Extent {
   dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : Extent{x_, y_, z_} {}

@@ -15,7 +15,7 @@ void GrowingRows::put(std::int64_t begin, const at::Tensor& rows) {
   const std::int64_t end = begin + rows.size(1);
   if (!room_.defined() || room_.size(1) < end || room_.device() != rows.device()) {
     std::vector<std::int64_t> shape = rows.sizes().vec();
-    shape[1] = begin == 0 ? end : end + end / 4;
+    shape[1] = end + end / 4;
     const at::Tensor larger = at::empty(shape, rows.options());
     if (begin > 0) larger.narrow(1, 0, begin).copy_(room_.narrow(1, 0, begin));
     room_ = larger;

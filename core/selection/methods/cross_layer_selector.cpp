@@ -55,6 +55,10 @@ std::vector<RowEvidence> CrossLayerSelector::evidence_of(const Cell& cell,
   return evidence_anew(cell, num_candidates, budget);
 }
 
+void CrossLayerSelector::forget_before(int chunk) {
+  std::erase_if(chosen_, [&](const auto& set) { return set.first.second < chunk; });
+}
+
 void CrossLayerSelector::note(const Cell& cell, std::vector<SelectedRow> rows) {
   for (SelectedRow& row : rows)
     for (auto* positions : {&row.positions, &row.forced})

@@ -14,6 +14,7 @@ namespace kvloupe::selection {
 class CrossLayerSelector : public VisibilitySelector {
  public:
   using VisibilitySelector::VisibilitySelector;
+  void forget_before(int chunk) final;
 
  protected:
   // The rows of a selection layer.
@@ -34,8 +35,8 @@ class CrossLayerSelector : public VisibilitySelector {
 
   void note(const Cell& cell, std::vector<SelectedRow> rows);
 
-  // By selection layer and chunk, in positions of the text. All are kept: a replay may go through
-  // all chunks of a layer before the next layer asks.
+  // By selection layer and chunk, in positions of the text. All are kept until forget_before(): a replay may
+  // go through all chunks of a layer before the next layer asks.
   std::map<std::pair<int, int>, std::vector<SelectedRow>> chosen_;
 };
 

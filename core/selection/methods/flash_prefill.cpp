@@ -38,8 +38,13 @@ class FlashPrefill final : public BlockMasker {
     choice.thresholds.resize(
         static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()));
     const at::Tensor means = means_.of(cell);
+    // All are asked before the host waits for one of them.
+    std::vector<at::Tensor> sums;
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
+      sums.push_back(sums_of_blocks(cell, means, grid, i));
+    const std::vector<std::vector<double>> on_host = all_on_host<double>(sums);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
-      score(cell, means, i, choice);
+      score(on_host[static_cast<std::size_t>(i)], i, choice);
       for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
         keep(first_block(grid, cell.softmax, i), head, i, choice);
     }
@@ -48,13 +53,12 @@ class FlashPrefill final : public BlockMasker {
   }
 
  private:
-  // s[I, :] of every head; 0 for blocks that no row of I sees whole.
-  void score(const Cell& cell, const at::Tensor& means, std::int64_t query_block,
-             BlockChoice& choice) const {
-    const BlockGrid& grid = choice.grid;
+  // What s[I, :] is normalised from, [num_q_heads, blocks that some row of I sees whole].
+  at::Tensor sums_of_blocks(const Cell& cell, const at::Tensor& means, const BlockGrid& grid,
+                            std::int64_t query_block) const {
     const std::int64_t begin = grid.row_begin(query_block), end = grid.row_end(query_block);
     const std::int64_t blocks = (grid.past_len + end) / block_size_;
-    if (blocks == 0) return;
+    if (blocks == 0) return at::empty({cell.num_q_heads(), 0}, at::kDouble);
     RowSets sets = sets_of(cell.softmax, cell.q.narrow(1, begin, end - begin), 0);
     for (std::int64_t position = grid.past_len + begin; position < grid.past_len + end;
          ++position) {
@@ -63,9 +67,15 @@ class FlashPrefill final : public BlockMasker {
         sets.first.push_back((cell.softmax.first_visible(position) + block_size_ - 1) /
                              block_size_);
     }
-    const std::vector<double> sums =
-        on_host<double>(joint_softmax_sums(sets, means.narrow(1, 0, blocks)));
-    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head) {
+    return joint_softmax_sums(sets, means.narrow(1, 0, blocks));
+  }
+
+  // s[I, :] of every head; 0 for blocks that no row of I sees whole.
+  static void score(const std::vector<double>& sums, std::int64_t query_block,
+                    BlockChoice& choice) {
+    const std::int64_t heads = choice.mask.num_q_heads();
+    const std::int64_t blocks = std::ssize(sums) / heads;
+    for (std::int64_t head = 0; head < heads; ++head) {
       const double* of_head = sums.data() + head * blocks;
       double total = 1e-9;
       for (std::int64_t j = 0; j < blocks; ++j) total += of_head[j];

@@ -55,7 +55,10 @@ bool forces_last_page(const MethodSpec& spec) {
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace kvloupe::selection {
 namespace {
@@ -114,8 +117,18 @@ class Quest final : public VisibilitySelector {
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t, std::int64_t budget) override {
     PageBounds& bounds = bounds_of(cell);
     std::vector<PageSet> sets(static_cast<std::size_t>(num_rows(cell)));
-    for_each_choice(cell, bounds,
-                    [&](const Pages& pages) { take(pages, num_pages(budget), sets); });
+    // All are asked before the host waits for one of them.
+    std::vector<Pages> asked;
+    std::vector<KeptRows> kept;
+    for_each_choice(cell, bounds, [&](Pages pages) {
+      kept.push_back(keep_best_rows(pages.scores, num_pages(budget), pages.forced));
+      pages.scores = pages.forced = at::Tensor();
+      asked.push_back(std::move(pages));
+    });
+    const std::vector<SelectedRow> rows_kept = rows_of(kept);
+    const std::size_t choices = rows_kept.size() / asked.size();
+    for (std::size_t i = 0; i < asked.size(); ++i)
+      take(asked[i], std::span(rows_kept).subspan(i * choices, choices), sets);
     // A union of many rows has no cut.
     if (has_many_choices(cell))
       for (PageSet& set : sets) set.ties_at_cut = 0;
@@ -207,10 +220,9 @@ class Quest final : public VisibilitySelector {
     return pages;
   }
 
-  // Adds the pages that are chosen among these.
-  void take(const Pages& pages, std::int64_t count, std::vector<PageSet>& sets) const {
-    const std::vector<SelectedRow> kept =
-        rows_of(keep_best_rows(pages.scores, count, pages.forced));
+  // Adds those of the pages that were kept.
+  void take(const Pages& pages, std::span<const SelectedRow> kept,
+            std::vector<PageSet>& sets) const {
     const std::size_t each = kept.size() / sets.size();
     for (std::size_t row = 0; row < kept.size(); ++row)
       sets[row / each].add(kept[row], pages.first, pages.count, force_last_);

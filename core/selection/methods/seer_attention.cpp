@@ -51,13 +51,18 @@ class SeerAttention final : public BlockMasker {
     choice.thresholds.assign(static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()),
                              threshold_);
     const at::Tensor queries = gate_queries(cell, layer, grid), keys = gate_keys(cell, layer, grid);
+    // All are asked before the host waits for one of them.
+    std::vector<at::Tensor> asked;
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
+      asked.push_back(
+          key_products(queries.select(1, i), keys.narrow(1, 0, grid.block_of_query_block(i) + 1)));
+    const std::vector<std::vector<float>> products = all_on_host<float>(asked);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
       const std::int64_t causal = grid.block_of_query_block(i) + 1;
-      const std::vector<float> products =
-          on_host<float>(key_products(queries.select(1, i), keys.narrow(1, 0, causal)));
       for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
-        score(products.data() + head * causal, first_block(grid, cell.softmax, i), causal,
-              choice.scores.row(head, i), choice.mask.row(head, i));
+        score(products[static_cast<std::size_t>(i)].data() + head * causal,
+              first_block(grid, cell.softmax, i), causal, choice.scores.row(head, i),
+              choice.mask.row(head, i));
     }
     return choice;
   }

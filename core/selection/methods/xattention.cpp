@@ -33,8 +33,13 @@ class XAttention final : public BlockMasker {
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
     const at::Tensor keys = strided_keys(cell);
+    // All are asked before the host waits for one of them.
+    std::vector<at::Tensor> sums;
+    for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
+      sums.push_back(sums_of_blocks(cell, keys, grid, i));
+    const std::vector<std::vector<float>> on_host = all_on_host<float>(sums);
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i) {
-      score(cell, keys, i, choice);
+      score(on_host[static_cast<std::size_t>(i)], i, choice);
       const std::int64_t first = first_block(grid, cell.softmax, i);
       const std::int64_t count = grid.block_of_query_block(i) + 1 - first;
       for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
@@ -56,10 +61,9 @@ class XAttention final : public BlockMasker {
     return keys.view({cell.num_kv_heads(), count, stride_ * dim});
   }
 
-  // W[I, :] of every head.
-  void score(const Cell& cell, const at::Tensor& keys, std::int64_t query_block,
-             BlockChoice& choice) const {
-    const BlockGrid& grid = choice.grid;
+  // W[I, :] of every head, [num_q_heads, blocks up to the query block's own].
+  at::Tensor sums_of_blocks(const Cell& cell, const at::Tensor& keys, const BlockGrid& grid,
+                            std::int64_t query_block) const {
     const std::int64_t begin = (grid.past_len + grid.row_begin(query_block)) / stride_;
     const std::int64_t end = strides(grid.past_len + grid.row_end(query_block));
     // A product stands for the mean of stride_ logits. The learned sink of a head is left out: it
@@ -74,9 +78,12 @@ class XAttention final : public BlockMasker {
         sets.first.push_back(form.first_visible(std::max(a * stride_, cell.past_len)) / stride_);
     }
     const at::Tensor mass = reduce_probabilities(sets, keys.narrow(1, 0, end), ColumnReduce::Sum);
-    const std::int64_t num_blocks = grid.block_of_query_block(query_block) + 1;
-    const std::vector<float> sums = on_host<float>(of_blocks(mass, num_blocks));
-    for (std::int64_t head = 0; head < cell.num_q_heads(); ++head)
+    return of_blocks(mass, grid.block_of_query_block(query_block) + 1);
+  }
+
+  static void score(const std::vector<float>& sums, std::int64_t query_block, BlockChoice& choice) {
+    const std::int64_t num_blocks = choice.grid.block_of_query_block(query_block) + 1;
+    for (std::int64_t head = 0; head < choice.mask.num_q_heads(); ++head)
       std::copy_n(sums.begin() + head * num_blocks, num_blocks,
                   choice.scores.row(head, query_block));
   }

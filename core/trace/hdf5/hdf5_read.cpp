@@ -129,6 +129,22 @@ std::uint64_t storage_limit(hid_t dataset, const std::string& path, std::uint64_
   return H5Pget_nfilters(plist.get()) > 0 ? stored * kMaxUnpackRatio : stored;
 }
 
+// What every HDF5 library unpacks by itself (FORMAT.md).
+void require_known_filters(hid_t plist, const std::string& path) {
+  for (int i = 0; i < H5Pget_nfilters(plist); ++i) {
+    unsigned flags = 0;
+    std::size_t num_values = 0;
+    char name[64] = "";
+    const H5Z_filter_t filter = H5Pget_filter2(plist, static_cast<unsigned>(i), &flags, &num_values,
+                                               nullptr, sizeof(name), name, nullptr);
+    if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE &&
+        filter != H5Z_FILTER_FLETCHER32)
+      throw Defect(
+          fmt::format("{} is compressed by {}, which traces do not use", path,
+                      *name != '\0' ? std::string(name) : fmt::format("filter {}", filter)));
+  }
+}
+
 // Plain storage is read past the chunk cache: only the rows asked for are touched. Packed storage
 // needs room for some unpacked chunks.
 Handle open_with_cache(hid_t at, const std::string& path) {
@@ -138,6 +154,7 @@ Handle open_with_cache(hid_t at, const std::string& path) {
   Handle dataset = checked(H5Dopen2(at, path.c_str(), access.get()), action);
   const Handle plist = checked(H5Dget_create_plist(dataset.get()), action);
   if (H5Pget_nfilters(plist.get()) <= 0) return dataset;
+  require_known_filters(plist.get(), path);
   dataset.reset();
   H5Pset_chunk_cache(access.get(), 521, 4 << 20, 1);
   return checked(H5Dopen2(at, path.c_str(), access.get()), action);
@@ -162,7 +179,14 @@ Handle open_file_for_reading(const std::string& path) {
   read_apart(access);
   H5Pset_file_locking(access.get(), false, true);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
-  return checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open the file");
+  Handle file = checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open the file");
+  const Handle made = checked(H5Fget_create_plist(file.get()), "read how the file was made");
+  std::size_t address = 0, length = 0;
+  checked_status(H5Pget_sizes(made.get(), &address, &length), "read how the file was made");
+  if (address != 8 || length != 8)
+    throw Defect(
+        fmt::format("its addresses and lengths are of {} and {} bytes, not of 8", address, length));
+  return file;
 }
 
 std::string name_of(hid_t object) {

@@ -197,8 +197,8 @@ void load_mass_offsets(hid_t file, LoadedTrace& trace) {
       return static_cast<bool>(layer.second.key_mass);
     });
     if (mass == trace.layers.end()) return;
-    throw h5::Defect(
-        fmt::format("key_mass of layer {} cannot be read without /chunks/mass_offsets", mass->first));
+    throw h5::Defect(fmt::format("key_mass of layer {} cannot be read without /chunks/mass_offsets",
+                                 mass->first));
   }
   auto offsets = h5::Dataset::open(file, "/chunks/mass_offsets", h5::ValueClass::Integer, 1)
                      .read_range<std::int64_t>(0, info.chunks.size() + 1);

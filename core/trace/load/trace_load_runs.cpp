@@ -25,6 +25,19 @@ Enum word_in_method(const char* name, const std::string& method,
   return *std::prev(values.end());
 }
 
+// What the masks say of themselves, where the run does not: those of the first layer that has any.
+int block_size_of_masks(hid_t run) {
+  const h5::Handle layers = h5::open_group(run, "layers");
+  for (const int layer : h5::numbered_members(layers.get())) {
+    const std::string path = fmt::format("{}/block_mask", layer);
+    if (!h5::has_object(layers.get(), path)) continue;
+    const auto mask = h5::Dataset::open(layers.get(), path, h5::ValueClass::Integer, 1);
+    const std::int64_t size = h5::int_attribute(mask.id(), "block_size").value_or(0);
+    return size >= 1 && size <= kMaxBlockSize ? static_cast<int>(size) : 0;
+  }
+  return 0;
+}
+
 RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
   const h5::Handle group = h5::open_group(file, fmt::format("/runs/{}", number));
   RunInfo run;
@@ -50,6 +63,8 @@ RunInfo load_run_info(hid_t file, int number, const ModelInfo& model) {
   if (!found.contains("lowering"))
     run.lowering = word_in_method("lowering", run.method,
                                   {Lowering::Native, Lowering::Budget, Lowering::Union});
+  if (run.granularity == Granularity::Block && run.block_size == 0)
+    run.block_size = block_size_of_masks(group.get());
   run.block_tables = run.block_tables && run.block_size > 0;
   return run;
 }

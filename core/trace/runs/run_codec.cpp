@@ -96,6 +96,7 @@ CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const Chunk
   const bool prunes_lanes =
       !layer.lane_counts.empty() && !(run.decode_dense && chunk.phase == Phase::Decode);
   const auto rows = static_cast<std::size_t>(layer.num_rows);
+  std::size_t flagged = 0;
   for (std::size_t cell = chunk_idx * rows; cell < (chunk_idx + 1) * rows; ++cell) {
     SelectedRow row;
     if (layer.flags[cell] == 0) {
@@ -103,6 +104,7 @@ CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const Chunk
                            layer.positions.begin() + layer.offsets[cell + 1]);
       row.forced = forced_of(layer, cell, row.positions);
     } else {
+      ++flagged;
       const auto candidates = static_cast<std::size_t>(record.num_candidates);
       LoadBudget::spend(candidates * sizeof(std::int32_t), "the keys of dense cells");
       row.positions.resize(candidates);
@@ -115,6 +117,8 @@ CellRecord decode_cell(const RunLayer& layer, std::size_t chunk_idx, const Chunk
     }
     record.rows.push_back(std::move(row));
   }
+  // Where other rows chose, a row that keeps every key is one of them.
+  if (flagged < rows) record.dense_reason.reset();
   return record;
 }
 

@@ -138,14 +138,25 @@ std::vector<std::int32_t> keys_of(const replay::ReplayCell& cell, HeadRange head
 }
 
 // Why a cell has no masks; empty: it has.
-std::string why_nothing(const replay::ReplayCell* cell) {
+std::string why_nothing(const replay::ReplayCell* cell, const Place& place) {
   if (cell == nullptr) return "This run has nothing for the chunk.";
   if (cell->blocks) return {};
   if (!cell->dense_reason)
     return "This run was recorded without the masks of its query heads: select its method anew.";
-  return *cell->dense_reason == trace::DenseReason::EmptyPast
-             ? "The first chunk has no past: every block is read. Step to a later chunk."
-             : "The method decodes densely: every block is read. Step to a chunk of the prompt.";
+  switch (*cell->dense_reason) {
+    case trace::DenseReason::EmptyPast:
+      return "The first chunk has no past: every block is read. Step to a later chunk.";
+    case trace::DenseReason::FitsBudget:
+      return "All of the past fits into the budget: every block is read. Step to a later chunk, or "
+             "lower the budget.";
+    case trace::DenseReason::MethodRule: break;
+  }
+  return place.chunk_info().phase == trace::Phase::Decode
+             ? "The method decodes densely: every block is read. Step to a chunk of the prompt."
+             : fmt::format(
+                   "Layer {} is dense by the method's rule: every block is read. Go to "
+                   "another layer.",
+                   place.layer);
 }
 
 // A recorded run of blocks is shown also where this version does not know its method.
@@ -238,7 +249,7 @@ BlockTablesQuestion::Answer BlockTablesQuestion::work(Steps& steps) const {
   Answer answer;
   answer.facts = facts_of(place, method, *run);
   answer.notes = run->notes;
-  answer.nothing = why_nothing(cell);
+  answer.nothing = why_nothing(cell, place);
   if (!answer.nothing.empty()) return answer;
   if (place.info().model.softmax_of(place.layer).window > 0)
     throw input_error(fmt::format("the blocks of layer {} cannot be shown", place.layer),

@@ -288,8 +288,7 @@ std::string BudgetSweepQuestion::title() const {
 
 std::string BudgetSweepQuestion::obstacle() const {
   if (place.empty()) return missing(place);
-  if (analysis::longest_past(place.info()) < 2)
-    return "The prompt is one chunk: no key lies before it.";
+  if (!chunks.range && past() < 2) return "The prompt is one chunk: no key lies before it.";
   if (asks_for_span && !watched) return "Choose keys to watch: the trace names no needle";
   return past() < 2 ? "No key lies before this chunk." : "";
 }

@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 namespace kvloupe::state {
 namespace {
@@ -307,6 +309,32 @@ std::string OverviewQuestion::obstacle() const {
   return unwatched ? "Choose keys to watch: the trace names no needle" : "";
 }
 
+std::vector<int> OverviewQuestion::counted_chunks() const {
+  std::vector<int> counted = chunks.list();
+  const auto keys = watched();
+  if (!keys || chunks.chosen || !mean_of_chunks()) return counted;
+  const std::int64_t from = replay::watched_from_question(keys->keys, place.info()).from;
+  if (from == 0) return counted;
+  if (counted.empty())
+    for (std::size_t c = 0; c < place.info().chunks.size(); ++c)
+      counted.push_back(static_cast<int>(c));
+  std::erase_if(counted, [&](int chunk) {
+    return place.info().chunks[static_cast<std::size_t>(chunk)].end() <= from;
+  });
+  return counted;
+}
+
+replay::ReplayResult OverviewQuestion::replayed(const WorkContext& context) const {
+  const Number wanted = number();
+  const bool error = wanted == Number::OutputError;
+  const bool mass = !error && wanted != Number::SpanKept;
+  // A run may cover fewer layers than the trace.
+  const std::vector<int> layers =
+      method.recorded() ? replay::checked_layers_of_run(*place.trace->session, method.run, {})
+                        : place.info().layers;
+  return run_method(place, method, layers, counted_chunks(), mass, error, context);
+}
+
 OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
   const Number wanted = number();
   Answer answer;
@@ -316,21 +344,14 @@ OverviewQuestion::Answer OverviewQuestion::work(Steps& steps) const {
     answer.q_heads_per_column =
         selection::row_layout(*method.spec, place.trace->shape()).q_heads_per_row;
   } else if (of_method()) {
-    const bool error = wanted == Number::OutputError;
-    const bool mass = !error && wanted != Number::SpanKept;
-    const std::vector<int> asked_of = chunks.list();
-    // A run may cover fewer layers than the trace.
-    const std::vector<int> layers =
-        method.recorded() ? replay::checked_layers_of_run(*place.trace->session, method.run, {})
-                          : place.info().layers;
-    replay::ReplayResult run =
-        run_method(place, method, layers, asked_of, mass, error, steps.context);
+    const std::vector<int> asked_of = counted_chunks();
+    replay::ReplayResult run = replayed(steps.context);
     std::optional<trace::KeySet> span;
     if (const auto keys = watched()) span = keys->keys;
     answer.overview = engine().overview_of_replay(run, wanted, asked_of, span);
     if (wanted == Number::MassRecall)
       answer.gap = engine().overview_of_replay(run, Number::Gap, asked_of, {}).values;
-    if (!error) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
+    if (wanted != Number::OutputError) answer.q_heads_per_column = std::max(1, run.q_heads_per_row);
     if (span) {
       // What is kept is there at once; which heads lose by it is known when all are measured.
       Answer so_far = answer;
@@ -364,6 +385,23 @@ std::string OverviewDifferenceQuestion::obstacle() const {
 }
 
 namespace {
+
+using Cells = std::vector<std::pair<int, int>>;
+
+// The question asked of these cells alone; `whole` is its answer.
+OverviewQuestion::Answer over(const Cells& cells, const OverviewQuestion& question,
+                              const OverviewQuestion::Answer& whole, const WorkContext& context) {
+  replay::ReplayResult run = question.replayed(context);
+  std::erase_if(run.cells, [&](const replay::ReplayCell& cell) {
+    return !std::ranges::binary_search(cells, std::pair(cell.layer, cell.chunk));
+  });
+  std::optional<trace::KeySet> span;
+  if (const auto keys = question.watched()) span = keys->keys;
+  OverviewQuestion::Answer answer;
+  answer.q_heads_per_column = whole.q_heads_per_column;
+  answer.overview = engine().overview_of_replay(run, question.number(), {}, span);
+  return answer;
+}
 
 // A value for every head of a finer layout.
 std::vector<float> spread(const analysis::Matrix& values, std::int64_t cols) {
@@ -421,7 +459,17 @@ OverviewDifferenceQuestion::Answer difference_of(const OverviewQuestion::Answer&
 OverviewDifferenceQuestion::Answer OverviewDifferenceQuestion::work(Steps& steps) const {
   const auto of_a = steps.need(a);
   const auto of_b = steps.need(b);
-  return difference_of(*of_a, *of_b);
+  const Cells &in_a = of_a->overview.cells, &in_b = of_b->overview.cells;
+  if (in_a == in_b) return difference_of(*of_a, *of_b);
+  // Means over different cells cannot be compared.
+  Cells common;
+  std::ranges::set_intersection(in_a, in_b, std::back_inserter(common));
+  if (common.empty())
+    throw input_error("A and B cannot be compared head by head",
+                      "in no layer and chunk do both choose among the keys",
+                      "choose other chunks, or another method");
+  return difference_of(over(common, a, *of_a, steps.context),
+                       over(common, b, *of_b, steps.context));
 }
 
 std::uint64_t OverviewDifferenceQuestion::bytes(const Answer& answer) {

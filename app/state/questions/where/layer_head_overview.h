@@ -44,6 +44,10 @@ struct OverviewQuestion : OfMethod<At::Trace> {
   bool mean_of_chunks() const { return of_method() && !(chunks.range && chunks.range->is_one()); }
   // The keys that SpanKept is of; empty: it is another number, or nothing is watched.
   std::optional<trace::NamedKeys> watched() const;
+  // Those of `chunks` that count (docs/metrics.md): of a span, where none were chosen, from the question on.
+  // Empty: all.
+  std::vector<int> counted_chunks() const;
+  replay::ReplayResult replayed(const WorkContext& context) const;
 
   std::string key() const;
   std::string title() const;
@@ -52,8 +56,8 @@ struct OverviewQuestion : OfMethod<At::Trace> {
   static std::uint64_t bytes(const Answer& answer);
 };
 
-// A less B, by layer and head, in the finer of their two layouts. The answer's values are the
-// differences; `by_worth` begins with those in which A is worst against B.
+// A less B, by layer and head, in the finer of their two layouts, over the cells in which both choose. The
+// answer's values are the differences; `by_worth` begins with those in which A is worst against B.
 struct OverviewDifferenceQuestion {
   static constexpr const char* kName = "overview difference";
   static constexpr Pace kPace = Pace::Patient;
@@ -64,6 +68,7 @@ struct OverviewDifferenceQuestion {
     std::vector<float> of_a, of_b;   // as less.overview.values
   };
 
+  const Place& asked_at() const { return a.place; }
   std::string key() const { return key_of_members(a.key(), b); }
   std::string title() const { return a.title(); }
   std::string obstacle() const;

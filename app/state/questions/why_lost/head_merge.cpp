@@ -54,7 +54,9 @@ Table table(Workspace& workspace) {
 std::string span_words(const Place& place, const replay::HeadChoices& choices) {
   const auto span = watched_keys(place);
   const std::int32_t past = place.chunk_info().begin;
-  const auto total = span ? static_cast<std::int32_t>(span->keys.count_in(0, past)) : 0;
+  const auto first =
+      static_cast<std::int32_t>(place.info().model.softmax_of(place.layer).first_visible(past));
+  const auto total = span ? static_cast<std::int32_t>(span->keys.count_in(first, past)) : 0;
   if (total == 0) return "";
   const auto of = [&](const std::vector<std::int32_t>& kept) {
     const auto count = std::ranges::count_if(

@@ -14,6 +14,7 @@ struct SpanDotQuestion {
     int lost = 0, heads = 0;  // heads that lose some of it, of those that have it
   };
 
+  const Place& asked_at() const { return counts.place; }
   std::string key() const { return counts.key(); }
   Lane lane() const { return counts.lane(); }
   std::string title() const { return counts.title(); }
