@@ -17,9 +17,10 @@ inline double plain_output_error(const SmallTrace& trace, const ReplayCell& cell
   double difference = 0, size = 0;
   for (int query = cell.span.begin; query < cell.span.end(); ++query) {
     std::vector<double> full(dim, 0.0), kept(dim, 0.0);
-    double share = 0;
+    double share = trace.sink_weight(head) > 0 ? 1 : 0;  // a head's sink takes the rest of 1
     for (int key = 0; key <= query; ++key) {
       const double p = trace.probability(cell.layer, head, query, key);
+      if (trace.sink_weight(head) > 0) share -= p;
       const float* value = trace.value(cell.layer, head / trace.gqa_group_size(), key);
       share += sees(query, key) ? p : 0;
       for (int i = 0; i < dim; ++i) {

@@ -340,7 +340,7 @@ TEST_F(KindViewsTest, BlocksSayWhyThereIsNothing) {
   go_to("chunk=6");
   EXPECT_THAT(problem_of_view("block_tables"), HasSubstr("decodes densely"));
   go_to("layer=1,chunk=2");
-  choose("xattention:block_size=4,skip_layers=2");
+  choose("xattention:block_size=4,stride=4,skip_layers=2");
   EXPECT_THAT(problem_of_view("block_tables"), HasSubstr("Layer 1 is dense by the method's rule"));
   choose("flash_prefill:lowering=union,block_size=4");
   go_to("chunk=2");
