@@ -82,9 +82,19 @@ def attribute(group, name):
         if np.prod(info.shape, dtype=np.int64) * info.dtype.itemsize > MOST_TEXT:
             raise Defect(f"the attribute {name} of {group.name} is too large")
         value = group.attrs[name]
+        if info.dtype.kind == "S" and info.get_type().get_strpad() != h5py.h5t.STR_SPACEPAD:
+            value = _with_its_blanks(value)
     except BROKEN as error:
         raise Defect(f"the attribute {name} of {group.name} cannot be read: {error}") from None
     return value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size == 1 else value
+
+
+def _with_its_blanks(value):
+    """Texts padded by NUL: blanks at their end are theirs, and the program hashes them."""
+    def text(raw):
+        return bytes(raw).split(b"\0")[0].decode("utf-8", "replace")
+
+    return np.array([text(raw) for raw in value.ravel()], object).reshape(value.shape) if isinstance(value, np.ndarray) else text(value)
 
 
 def text_of(value):

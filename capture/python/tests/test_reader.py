@@ -39,6 +39,24 @@ class Reading(unittest.TestCase):
         finally:
             os.chdir(before)
 
+    def test_blanks_at_the_end_of_a_text(self):
+        """Both hash the trace by its texts: a run that the one adds is the trace's to the other."""
+        for padding, name in ((h5py.h5t.STR_NULLPAD, "two blanks  "), (h5py.h5t.STR_SPACEPAD, "two blanks")):
+            path = scratch("blanks.h5")
+            path.with_name(path.name + ".runs.h5").unlink(missing_ok=True)
+            shutil.copy(recorded("llama"), path)
+            with h5py.File(path, "r+") as file:
+                del file["model"].attrs["name"]
+                text = h5py.h5t.C_S1.copy()
+                text.set_size(12)
+                text.set_strpad(padding)
+                attribute = h5py.h5a.create(file["model"].id, b"name", text, h5py.h5s.create(h5py.h5s.SCALAR))
+                attribute.write(np.array(b"two blanks  ", "S12"), text)
+            with kvloupe.open(path) as trace:
+                self.assertEqual(trace.model["name"], name)
+                trace.add_run("last", lambda layer, chunk, q, k, v: [np.arange(max(k.shape[1] - 2, 0), k.shape[1])] * k.shape[0])
+            self.assertEqual(program_json("info", path)["runs"][-1]["method"], "custom:last")
+
     def test_lazy_arrays(self):
         with kvloupe.open(recorded("llama")) as trace, h5py.File(recorded("llama"), locking=False) as file:
             stored, q = file["layers/1/q"][:], trace.q(1)
