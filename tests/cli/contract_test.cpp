@@ -226,7 +226,7 @@ TEST(Devices, QueryBlocksDoNotWaitOneByOne) {
   for (const auto& row : answer["rows"]) {
     ASSERT_GE(row["chunk_len"], 16) << "four blocks of queries at least";
     EXPECT_TRUE(row["dense_reason"].is_null());
-    const json waits = row["host_waits"];
+    const json& waits = row["host_waits"];
     EXPECT_LE(waits["select"].get<int>() + waits["gather"].get<int>() + waits["attend"].get<int>(),
               2)
         << row["method"];

@@ -15,7 +15,7 @@
 #include "core/selection/blocks/block_selector.h"
 #include "core/selection/cell_rows.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 
