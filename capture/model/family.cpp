@@ -151,11 +151,10 @@ RopeForm usual_rope(const ModelSource& source, double theta) {
       source.real({"", "original_max_position_embeddings"}).value_or(rope.original_context);
   read("rope.scaling.original_context_length", "original_max_position_embeddings",
        rope.original_context);
-  if (source.format() == ModelSource::Format::Gguf && rope_kind(source) == "none") {
-    // Files of before there were kinds, as llama.cpp reads them.
-    rope.factor = source.real({"rope.scale_linear", ""}).value_or(rope.factor);
-    if (rope.factor > 1 && !source.text({"rope.scaling.type", ""}))
-      rope.scaling = RopeScaling::Linear;
+  if (source.format() == ModelSource::Format::Gguf && !source.text({"rope.scaling.type", ""})) {
+    // Of before there were kinds: as llama.cpp reads them.
+    read("rope.scale_linear", "", rope.factor);
+    if (rope.factor > 1) rope.scaling = RopeScaling::Linear;
   }
   read("", "low_freq_factor", rope.low_freq_factor);
   read("", "high_freq_factor", rope.high_freq_factor);

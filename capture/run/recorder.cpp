@@ -147,6 +147,8 @@ void Recorder::begin_chunk(const trace::ChunkInfo& chunk, const trace::TraceRead
   chunk_begin_ = std::chrono::steady_clock::now();
   recorded_ = recorded;
   ++chunk_idx_;
+  if (closed_loop_) closed_loop_->selector->forget_before(chunk_idx_);
+  for (Run& run : open_loop_) run.selector->forget_before(chunk_idx_);
   kept_.resize(static_cast<std::size_t>(chunk_idx_) + 1);
 }
 
