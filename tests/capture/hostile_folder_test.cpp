@@ -229,6 +229,21 @@ TEST_F(HostileFolder, WhatAGemmaLeavesUnsaidIsWhatItsClassFillsIn) {
   EXPECT_THAT(refusal(), HasSubstr("RoPE scaling \"linear\" of its layers with a window"));
 }
 
+// In transformers' own order: in the scaling, else at the top of the file.
+TEST_F(HostileFolder, TheOriginalContextIsReadFromTheTopToo) {
+  const auto original = [&] { return read_config(*open_model(folder)).ropes.front(); };
+  take("llama");
+  change_json("config.json", [](json& c) {
+    c.erase("rope_parameters");
+    c["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+    c["original_max_position_embeddings"] = 77;
+  });
+  EXPECT_EQ(original().original_context, 77);
+  change_json("config.json",
+              [](json& c) { c["rope_scaling"]["original_max_position_embeddings"] = 55; });
+  EXPECT_EQ(original().original_context, 55);
+}
+
 // Transformers gives all layers of this family one mask, and norms no shares unless told to.
 TEST_F(HostileFolder, WindowsOfQwenWithExpertsAreOfAllLayers) {
   take("qwen3_moe");

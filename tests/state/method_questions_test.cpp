@@ -104,6 +104,30 @@ TEST(HeadsToList, TheSelectedHeadComesFirstAndOnce) {
   EXPECT_EQ(listed(1, 0, 0), (std::vector<double>{4}));
 }
 
+// B's budget holds all of chunk 1's past: A's mean is not over that chunk either.
+TEST_F(MethodQuestionsTest, OverviewsAreSubtractedOverTheCellsInWhichBothChoose) {
+  const Place place = place_in(trace_, 0, 0, 2);
+  const MethodChoice a = method(place, "quoka:budget_tokens=8"),
+                     b = method(place, "quoka:budget_tokens=24");
+  const auto less = answer(OverviewDifferenceQuestion{{place, a}, {place, b}});
+  const auto mean = [&](const MethodChoice& choice, const std::vector<int>& chunks) {
+    double sum = 0;
+    for (const int chunk : chunks) {
+      const Place there = place_in(trace_, 1, 2, chunk);
+      sum += recall(there, row(there, choice).positions);
+    }
+    return sum / static_cast<double>(chunks.size());
+  };
+  const std::size_t at = 1 * 2 + 1;  // layer 1, KV head 1
+  EXPECT_NEAR(less->of_a.at(at), mean(a, {2, 3}), 1e-5);
+  EXPECT_NEAR(less->of_b.at(at), mean(b, {2, 3}), 1e-5);
+  EXPECT_GT(std::abs(mean(a, {1, 2, 3}) - mean(a, {2, 3})), 1e-3) << "or the test shows nothing";
+  // With all that there is, B chooses nowhere.
+  EXPECT_THROW(answer(OverviewDifferenceQuestion{
+                   {place, a}, {place, method(place, "quoka:budget_tokens=500")}}),
+               Error);
+}
+
 TEST_F(MethodQuestionsTest, OverviewHoldsTheRecallOfEveryHeadLargestGapFirst) {
   const Place place = place_in(trace_, 0, 0, 2);
   const MethodChoice quoka = method(place, "quoka:budget_tokens=8");

@@ -69,6 +69,9 @@ TEST(TokenText, NamesOfAFileFitALineAndALabel) {
 TEST(Labels, SharesHaveOneForm) {
   EXPECT_EQ(state::share_text(0.453), "45.3 %");
   EXPECT_EQ(state::share_text(0.00432), "0.43 %");
+  EXPECT_EQ(state::brief_share_text(0.453), "45 %");
+  EXPECT_EQ(state::brief_share_text(0.00432), "0.43 %");
+  EXPECT_EQ(state::brief_share_text(0.9951), "100 %");
   EXPECT_EQ(state::share_text(0.00014), "0.014 %");
   EXPECT_EQ(state::share_text(0.00996), "1.0 %");
   EXPECT_EQ(state::share_text(0), "0.0 %");
