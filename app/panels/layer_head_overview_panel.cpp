@@ -280,6 +280,7 @@ class OverviewPanel final : public Panel {
     const Coloring coloring(scale_.of(result.question, *result));
     NumberInfo info = replay::info_of(a.number());
     difference_scale_ui(context, *result, info, coloring);
+    difference_mean_ui(context, a, *result);
     const std::string title = fmt::format("A less B: {}", info.title);
     info.title = title.c_str();
     Overview drawn;  // the differences, as a grid draws values
@@ -308,6 +309,20 @@ class OverviewPanel final : public Panel {
                     answer.a_better, answer.less.num_known, answer.b_better));
     if (answer.less.num_dense > 0)
       remark_ui(context, context.palette.muted, "struck out: one of them is not known there");
+  }
+
+  // What both means are over: the chunk in the head is not all of it.
+  static void difference_mean_ui(DrawContext& context, const OverviewQuestion& question,
+                                 const state::OverviewDifferenceQuestion::Answer& answer) {
+    if (question.mean_of_chunks()) {
+      const bool decodes = answer.less.overview.phase == trace::Phase::Decode;
+      const std::string chunks = question.chunks.chosen
+                                     ? state::words_of(question.chunks, question.place.info())
+                                 : decodes ? "decode steps"
+                                           : "chunks";
+      widgets::text_wrapped(context.palette.muted,
+                            fmt::format("mean over {} in which both choose", chunks));
+    }
     ImGui::Dummy({0, widgets::grid(0.5F)});
   }
 
