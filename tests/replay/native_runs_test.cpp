@@ -139,6 +139,35 @@ TEST(NativeRuns, CountThePairsThatTheMasksLetThrough) {
   }
 }
 
+// What a window hides of a kept block is not read: the best choice gets no key for it. How dense reading is,
+// is counted by blocks, and not known there.
+TEST(NativeRuns, InAWindowOnlyWhatIsSeenCounts) {
+  SmallTraceShape shape = shape_of_tests();
+  shape.window = 17;
+  const SmallTrace trace(shape);
+  for (const std::string& method : native_methods()) {
+    SCOPED_TRACE(method);
+    const ReplayResult result = replayed(trace, method);
+    bool hides = false;
+    for (const ReplayCell& cell : result.cells) {
+      if (cell.dense_reason) continue;
+      for (int head = 0; head < 6; ++head) {
+        const Sees mask = sees_of(cell, head);
+        const Sees sees = [&](int query, int key) {
+          hides |= mask(query, key) && !trace.sees(query, key);
+          return mask(query, key) && trace.sees(query, key);
+        };
+        const auto [kept, whole] = masses(trace, cell, head, sees);
+        EXPECT_NEAR(cell.metrics[head].mass_recall, kept / whole, 1e-5);
+        EXPECT_NEAR(cell.metrics[head].gap, (best_mass(trace, cell, head, sees) - kept) / whole,
+                    1e-5);
+      }
+    }
+    EXPECT_TRUE(hides);
+    EXPECT_FALSE(summarise(result, trace.session()).front().numbers[Number::Density]);
+  }
+}
+
 TEST(NativeRuns, AreReadBackExactlyAndMeasuredAlike) {
   for (const std::string& method : native_methods()) {
     SCOPED_TRACE(method);
