@@ -128,6 +128,7 @@ table::Table table_of(const std::vector<LatencyReport>& reports) {
                      {}};
   for (const LatencyReport& r : reports) {
     const char* const kind = r.executed ? "executed" : "simulated";
+    const auto ms = [&](double time) { return r.timed() ? Cell(time) : std::nullopt; };
     table.rows.push_back({table::MethodText{r.method},
                           r.layer,
                           r.chunk,
@@ -137,16 +138,16 @@ table::Table table_of(const std::vector<LatencyReport>& reports) {
                           trace::name_of(r.phase),
                           table::Term{kind, r.dense_reason ? "dense here" : kind},
                           r.dense_reason ? Cell(trace::name_of(*r.dense_reason)) : std::nullopt,
-                          r.dense.median_ms,
-                          r.dense.q25_ms,
-                          r.dense.q75_ms,
+                          ms(r.dense.median_ms),
+                          ms(r.dense.q25_ms),
+                          ms(r.dense.q75_ms),
                           r.dense_variant,
-                          r.total.median_ms,
-                          r.select.median_ms,
-                          r.gather.median_ms,
-                          r.attend.median_ms,
-                          r.total.q25_ms,
-                          r.total.q75_ms,
+                          ms(r.total.median_ms),
+                          ms(r.select.median_ms),
+                          ms(r.gather.median_ms),
+                          ms(r.attend.median_ms),
+                          ms(r.total.q25_ms),
+                          ms(r.total.q75_ms),
                           r.speedup(),
                           r.floor_ms,
                           r.total.samples,
@@ -206,6 +207,7 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
                       reports[end].layer == first.layer && reports[end].chunk == first.chunk;
          ++end) {
       const LatencyReport& r = reports[end];
+      if (!r.timed()) continue;
       const bool faster = !r.dense_reason && r.speedup().value_or(0) > 1;
       if (!faster)
         from = nullptr;
@@ -247,6 +249,9 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
   for (const LatencyReport& r : reports)
     if (const std::string gpu = r.gpu_words(); !gpu.empty())
       text += fmt::format("{}: {}\n", printable(r.method), gpu);
+  for (const LatencyReport& r : reports)
+    if (!r.timed())
+      text += fmt::format("{}, layer {}: {}\n", printable(r.method), r.layer, measure::kNotTimed);
   for (const LatencyReport& r : reports) text += counts_text(r);
   if (chunk_size)
     text += fmt::format("the prompt is cut anew into chunks of {} (open loop)\n", *chunk_size);
@@ -268,6 +273,7 @@ void add_references(const std::vector<LatencyReport>& reports, const std::string
   for (const LatencyReport& r : reports) {
     if (r.method != first || r.layer != reports.front().layer || r.chunk != reports.front().chunk)
       continue;
+    if (!r.timed()) continue;
     for (figure::ChartLine* line : {&dense, &floor})
       line->x.push_back(static_cast<double>(r.past_len));
     const bool ratio = y == "speedup" || y == "select_of_dense";
@@ -292,13 +298,13 @@ figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std
     const bool begins = i == 0 || r.method != reports[i - 1].method ||
                         r.layer != reports[i - 1].layer || r.chunk != reports[i - 1].chunk;
     if (begins) chart.lines.emplace_back().name = printable(names.at(r.method));
-    const auto value = r.dense_reason ? std::nullopt : number->of(r);
+    const auto value = r.dense_reason || !r.timed() ? std::nullopt : number->of(r);
     if (!value) continue;
     chart.lines.back().x.push_back(static_cast<double>(r.past_len));
     chart.lines.back().y.push_back(*value);
   }
   for (figure::ChartLine& line : chart.lines)
-    if (line.x.empty()) line.name += " (dense here, or simulated)";
+    if (line.x.empty()) line.name += " (dense here, simulated or not timed)";
   add_references(reports, y, chart);
   const LatencyReport& first = reports.front();
   chart.title = fmt::format("{} by past keys", y);

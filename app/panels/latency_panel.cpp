@@ -149,7 +149,7 @@ class LatencyPanel final : public Panel {
   static std::string floor_warning_of(const std::vector<Timed>& done) {
     for (const Timed& one : done) {
       const LatencyReport& r = *one.latency;
-      if (!r.finished || r.floor_ms <= 0 || r.floor_holds()) continue;
+      if (!r.finished || !r.timed() || r.floor_ms <= 0 || r.floor_holds()) continue;
       return fmt::format(
           "{}'s attention took {:.3g} ms, less than the {:.3g} ms that this machine was measured "
           "to "
@@ -222,8 +222,10 @@ class LatencyPanel final : public Panel {
     if (measures)
       text = fmt::format("measuring, {} of {} rounds done; other computations wait",
                          result ? result->total.samples : 0, measure::LatencyOptions{}.repetitions);
-    else if (result && result->total.samples > 0)
+    else if (result && result->timed())
       text = state::verdict_of(*result);
+    else if (result && result->finished)
+      text = measure::kNotTimed;
     else if (answers.measuring())
       text = "waits for the measurement under way";
     if (text.empty()) return;

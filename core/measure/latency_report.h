@@ -32,6 +32,8 @@ struct GpuConditions {
 };
 // "GPU at 1,755 to 1,980 MHz, memory 2,619 MHz, up to 346 W and 57 C".
 std::string words_of(const GpuConditions& gpu);
+inline constexpr const char* kNotTimed =
+    "not timed: every round was disturbed; run again when nothing else runs";
 inline constexpr const char* kUnknownConditions =
     "clocks, power and heat are not known (no NVML), throttled rounds are not noticed";
 
@@ -73,6 +75,8 @@ struct LatencyReport {
   };
   std::optional<Counts> counts;
   int discarded = 0;  // samples thrown away: our own threads were busy, or a GPU throttled
+  // False where every round was thrown away: then all times are 0 and say nothing.
+  bool timed() const { return total.samples > 0; }
   std::optional<GpuConditions> gpu;
   bool finished = false;
 

@@ -271,6 +271,24 @@ TEST_F(ExplainQuestionsTest, HeadMergeSaysWhatIsKeptOfTheWatchedKeys) {
   EXPECT_THAT(sentence_of(question, answer), ::testing::EndsWith("40.0 % in place of 50.0 %."));
 }
 
+// What a window hides was no choice: of keys 8 to 15, queries from 32 on with a window of 20 see three.
+TEST_F(ExplainQuestionsTest, HeadMergeCountsOnlyKeysInTheWindow) {
+  const SmallTrace trace({.window = 20});
+  HeadMergeQuestion question;
+  question.place = testing::place_in(trace, 0, 0, 2);
+  question.place.keys = {8, 16};
+  question.method = method("quoka:budget_tokens=8");
+  HeadMergeQuestion::Answer answer;
+  answer.choices.heads.resize(1);
+  answer.choices.heads[0].own = {13, 15};
+  answer.choices.heads[0].recall_alone = 0.5;
+  answer.choices.heads[0].recall_merged = 0.4;
+  answer.choices.merged = {13, 20};
+  EXPECT_THAT(
+      sentence_of(question, answer),
+      ::testing::EndsWith(" Of the 3 keys from 8 to 15 the shared set keeps 1, head 0 alone 2."));
+}
+
 TEST_F(ExplainQuestionsTest, ALostKeyIsExplainedInWords) {
   const Place place = at(0, 0, 2);
   const MethodChoice uniform = method("uniform_queries:budget_tokens=8");

@@ -285,6 +285,7 @@ TEST_F(DamagedBlocksTest, TheRunNeedNotRepeatTheBlockSize) {
       edited([](hid_t f) { H5Adelete_by_name(f, "/runs/2", "block_size", H5P_DEFAULT); });
   const TraceReader reader(path);
   EXPECT_EQ(reader.read_run_layer(2, 0).block_size, 6);
+  EXPECT_EQ(reader.info().runs[2].block_size, 6);
   EXPECT_EQ(reader.read_run_layer(2, 0).block_mask,
             TraceReader(sound_).read_run_layer(2, 0).block_mask);
   EXPECT_TRUE(validate_trace(path).empty());

@@ -84,6 +84,28 @@ TEST_F(HostileTest, FilesThatAreNoTraces) {
   }
 }
 
+// Traces of other writers, too, are files as HDF5 makes them by itself.
+TEST_F(HostileTest, AddressesOfFourBytes) {
+  const fs::path path = folder_ / "addresses.h5", sound = edited([](hid_t) {});
+  {
+    const h5::Lock lock;
+    const h5::Handle plist = h5::checked(H5Pcreate(H5P_FILE_CREATE), "plist");
+    h5::checked_status(H5Pset_sizes(plist.get(), 4, 4), "sizes");
+    const h5::Handle file =
+        h5::checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, plist.get(), H5P_DEFAULT), "create");
+    const h5::Handle from = h5::open_file_for_reading(sound.string());
+    for (const char* name : {"model", "chunks", "layers"})
+      h5::checked_status(H5Ocopy(from.get(), name, file.get(), name, H5P_DEFAULT, H5P_DEFAULT),
+                         "copy");
+  }
+  try {
+    const TraceReader reader(path);
+    ADD_FAILURE() << "read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("addresses and lengths are of 4 and 4 bytes"));
+  }
+}
+
 TEST_F(HostileTest, RootAttributes) {
   expect_refused("format", [](hid_t f) { drop_attribute(f, "/", "format"); });
   expect_refused("format", [](hid_t f) { set_text(f, "/", "format", "something"); });
