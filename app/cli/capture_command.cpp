@@ -103,7 +103,7 @@ std::string decode_from_of(const CaptureArguments& arguments) {
 CaptureOptions options_from(const CaptureArguments& arguments, const Given& words) {
   const auto given = [&](const char* option) { return words.has(option); };
   const std::string output = output_of(arguments);
-  if (output.empty())
+  if (output.empty() && !arguments.options.estimate_only)
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
   CaptureOptions options =
@@ -337,8 +337,8 @@ Command capture_command(const GlobalOptions& global) {
       "--json", &arguments->json,
       "print what was recorded as JSON, and of a task its answer: text, expected, found");
   command.option("--estimate", &options.estimate_only,
-                 "say what it would take in bytes, memory and time, and write nothing; it loads "
-                 "the model for that. With --json also where the spans stand");
+                 "say what it would take in bytes, memory and time, and write nothing (-o is not "
+                 "needed); it loads the model for that. With --json also where the spans stand");
   command.option("--events", &arguments->events,
                  "for a program that runs this one: a line of JSON for each thing that happens "
                  "(estimate, progress, then done or stopped) in place of the report");

@@ -36,7 +36,7 @@ void print_json() {
          {"formats", formats},
          {"goto", view.coordinates},
          {"methods", view.num_methods},
-         {"more_methods", view.more_methods != nullptr},
+         {"more_methods", view.more_methods != nullptr || view.shows_results},
          {"options", options}});
   }
   results::add_data(json_text("kvloupe-views/1", {{"views", views}}, 2));

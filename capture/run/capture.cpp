@@ -75,6 +75,7 @@ InputFiles inputs_of(const CaptureOptions& options) {
 
 void check_output(const CaptureOptions& options) {
   if (options.output.empty()) {
+    if (options.estimate_only) return;
     throw usage_error("a capture needs a file to write", "no name was given",
                       "give one by -o T.h5");
   }
@@ -238,7 +239,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
   estimate.prefill_tokens = recording.prefill_len;
   estimate.num_layers = model->info.num_layers;
   estimate.spans = task.prompt.spans;
-  check_disk(estimate, options.output);
+  if (!options.output.empty()) check_disk(estimate, options.output);
   if (on_estimate) on_estimate(estimate);
   if (options.estimate_only) return {};
   context.cancel.throw_if_cancelled();

@@ -268,6 +268,13 @@ TEST_F(CaptureRequestTest, AnEstimateForPeopleAndItsRefusals) {
   EXPECT_EQ(result.exit_code, 0) << result.standard_error;
   EXPECT_THAT(result.standard_output, HasSubstr("expecting about"));
   EXPECT_THAT(result.standard_output, HasSubstr("memory on cpu"));
+  // Nothing is written, so no file need be named.
+  const auto output = std::ranges::find(words, "--output");
+  ASSERT_NE(output, words.end());
+  words.erase(output, output + 2);
+  const test::ProgramResult nameless = test::run_program(words);
+  EXPECT_EQ(nameless.exit_code, 0) << nameless.standard_error;
+  EXPECT_THAT(nameless.standard_output, HasSubstr("expecting about"));
 
   const auto refusal = [&](auto change) {
     CaptureRequest request = plain();
