@@ -8,9 +8,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace kvloupe::cli {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 using replay::CompareRow;
 
 constexpr const char* kSolved = "solved";
+constexpr const char* kBetween = "  \u00B7  ";  // parts of the caption
 
 bool is_scope(const std::string& name) {
   return name == "layer" || name == "kv_head" || name == "chunk";
@@ -75,6 +78,103 @@ std::string traces_of(const CompareReport& report) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// One text of each trace, after its name where they are not all the same.
+void add_of_traces(const CompareReport& report, std::string (*text_of)(const ComparedTrace&),
+                   std::vector<std::string>& parts) {
+  const std::string first = text_of(report.traces.front());
+  const bool alike =
+      std::all_of(report.traces.begin(), report.traces.end(),
+                  [&](const ComparedTrace& trace) { return text_of(trace) == first; });
+  if (alike && !first.empty()) parts.push_back(first);
+  for (const ComparedTrace& trace : report.traces)
+    if (const std::string text = text_of(trace); !alike && !text.empty())
+      parts.push_back(fmt::format("{}: {}", printable(trace.title), text));
+}
+
+// What is averaged, where that is not all that there is.
+std::vector<std::string> limits_of(const CompareReport& report, const ChartAxes& axes) {
+  std::vector<std::string> parts;
+  if (report.weights == "queries") parts.emplace_back(kByQueries);
+  if (!report.layers.empty()) parts.push_back(report.layers);
+  add_of_traces(
+      report, [](const ComparedTrace& trace) { return trace.chunks; }, parts);
+  const std::string span_kept = replay::info_of(replay::Number::SpanKept).id;
+  if (axes.x == span_kept || axes.y == span_kept) add_of_traces(report, span_text, parts);
+  if (report.chunk_size)
+    parts.push_back(fmt::format("the prompt is cut anew into chunks of {}", *report.chunk_size));
+  return parts;
+}
+
+// What a line is drawn from: rows of one method on one trace, with one value of each of the rest.
+struct Curve {
+  std::size_t method = 0;  // in the list
+  const ComparedTrace* trace = nullptr;
+  std::string rest;
+  std::map<double, double> points;  // y by x
+  std::optional<double> all_along;  // y of a method that has no such x
+};
+
+struct Curves {
+  std::vector<Curve> list;
+  bool open_loop = false, closed_loop = false;  // of the rows drawn
+
+  Curve& of(std::size_t method, const ComparedTrace& trace, const std::string& rest) {
+    for (Curve& curve : list)
+      if (curve.method == method && curve.trace == &trace && curve.rest == rest) return curve;
+    return list.emplace_back(Curve{method, &trace, rest, {}, {}});
+  }
+  std::string mode() const {
+    if (!closed_loop) return "open loop";
+    return open_loop ? "open loop and recorded in closed loop" : "recorded in closed loop";
+  }
+};
+
+Curves curves_of(const CompareReport& report, const ChartAxes& axes,
+                 const replay::SweepPlan& plan) {
+  const std::string scope = is_scope(axes.x) ? axes.x : "all";
+  Curves curves;
+  for (const auto& [row, trace] : rows_of(report)) {
+    if (row.scope != scope || row.phase != axes.phase) continue;
+    const auto x = x_of(row, report, axes.x), y = y_of(row, report, axes.y);
+    if (!y || (!x && !contains(report.axes, axes.x))) continue;
+    Curve& curve =
+        curves.of(plan.variants[row.method_idx].method, trace, rest_of(row, report, axes));
+    if (x)
+      curve.points[*x] = *y;
+    else
+      curve.all_along = y;
+    (is_closed_loop(row, trace) ? curves.closed_loop : curves.open_loop) = true;
+  }
+  // What the others are compared with comes last.
+  std::stable_partition(curves.list.begin(), curves.list.end(),
+                        [](const Curve& curve) { return !curve.points.empty(); });
+  return curves;
+}
+
+// Dashed ones reach as far as the others do.
+std::vector<figure::ChartLine> lines_of(const Curves& curves, const CompareReport& report,
+                                        const std::vector<std::string>& names) {
+  std::vector<figure::ChartLine> lines;
+  std::optional<std::pair<double, double>> range;
+  for (const Curve& curve : curves.list) {
+    figure::ChartLine& line = lines.emplace_back();
+    const std::string where = report.has_several() ? "  " + curve.trace->title : "";
+    line.name = printable(names.at(curve.method) + curve.rest + where);
+    for (const auto& [x, y] : curve.points) {
+      line.x.push_back(x);
+      line.y.push_back(y);
+      range = range ? std::pair(std::min(range->first, x), std::max(range->second, x))
+                    : std::pair(x, x);
+    }
+    line.reference = curve.points.empty();
+    if (!line.reference || !range) continue;
+    line.x = {range->first, range->second};
+    line.y = {*curve.all_along, *curve.all_along};
+  }
+  if (!range) lines.clear();
+  return lines;
+}
+
 }  // namespace
 
 ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool has_target) {
@@ -106,44 +206,40 @@ ChartAxes chart_axes(ChartAxes axes, const std::vector<std::string>& swept, bool
   return axes;
 }
 
+std::vector<std::string> names_in_chart(const std::vector<replay::MethodName>& methods,
+                                        const std::vector<std::string>& swept) {
+  const auto is_of_all = [](const replay::MethodName& one) { return one.spec && one.text.empty(); };
+  std::vector<std::string> names;
+  for (const replay::MethodName& method : methods)
+    names.push_back(is_of_all(method) ? method.spec->id() : method.text);
+  const std::vector<std::string> first = names;
+  for (std::size_t i = 0; i < methods.size(); ++i)
+    if (is_of_all(methods[i]) && std::count(first.begin(), first.end(), first[i]) > 1)
+      names[i] = replay::short_name(*methods[i].spec, swept);
+  return names;
+}
+
 figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
-                            const std::vector<std::string>& methods) {
-  const std::string scope = is_scope(axes.x) ? axes.x : "all";
-  const std::string& phase = axes.phase;
-  std::vector<std::string> order;
-  std::map<std::string, std::map<double, double>> points;
-  for (const auto& [row, trace] : rows_of(report)) {
-    if (row.scope != scope || row.phase != phase) continue;
-    const auto x = x_of(row, report, axes.x), y = y_of(row, report, axes.y);
-    if (!x || !y) continue;
-    const std::string where = report.has_several() ? "  " + trace.title : "";
-    const std::string name =
-        printable(methods[row.method_idx] + rest_of(row, report, axes) + where);
-    if (!contains(order, name)) order.push_back(name);
-    points[name][*x] = *y;
-  }
-  if (order.empty())
-    throw input_error("nothing can be drawn",
-                      fmt::format("no {} row has both {} and {}", phase, axes.x, axes.y),
-                      "see the rows for the numbers that there are");
+                            const replay::SweepPlan& plan, const std::vector<std::string>& names) {
+  const Curves curves = curves_of(report, axes, plan);
   figure::Chart chart;
-  for (const std::string& name : order) {
-    figure::ChartLine& line = chart.lines.emplace_back();
-    line.name = name;
-    for (const auto& [x, y] : points[name]) {
-      line.x.push_back(x);
-      line.y.push_back(y);
-    }
-  }
+  chart.lines = lines_of(curves, report, names);
+  if (chart.lines.empty())
+    throw input_error("nothing can be drawn",
+                      fmt::format("no {} row has both {} and {}", axes.phase, axes.x, axes.y),
+                      "see the rows for the numbers that there are");
   chart.y_label =
       axes.y == kSolved ? "smallest " + report.axes.front() + " that is enough" : axes.y;
   chart.x_label = axes.x;
   chart.title = fmt::format("{} by {}", chart.y_label, axes.x);
-  chart.caption =
-      fmt::format("{}  \u00B7  means over {} {}  \u00B7  open loop", printable(traces_of(report)),
-                  phase == "decode" ? "decode steps" : "prefill chunks",
+  std::vector<std::string> parts{
+      printable(traces_of(report)),
+      fmt::format("means over {} {}", axes.phase == "decode" ? "decode steps" : "prefill chunks",
                   report.cells == "common" ? "in which none of the methods is dense"
-                                           : "in which each method selects");
+                                           : "in which each method selects")};
+  for (std::string& part : limits_of(report, axes)) parts.push_back(std::move(part));
+  parts.push_back(curves.mode());
+  chart.caption = fmt::format("{}", fmt::join(parts, kBetween));
   chart.log_x = !is_scope(axes.x) && figure::spans_octaves(chart.lines, true);
   const replay::NumberInfo* const info = row_number(axes.y);
   chart.share = info != nullptr && info->is_share();

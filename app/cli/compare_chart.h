@@ -4,6 +4,7 @@
 
 #include "app/cli/compare_report.h"
 #include "app/figure/chart.h"
+#include "core/replay/sweep.h"
 
 #include <string>
 #include <vector>
@@ -20,9 +21,15 @@ struct ChartAxes {
 // prefill, but for what decode alone has. Throws Error{Usage}.
 ChartAxes chart_axes(ChartAxes asked, const std::vector<std::string>& swept, bool has_target);
 
-// One line a method, and a value of what else is swept; `methods` as they were written, one a method
-// of the list. Throws Error{Input} where no row has both numbers.
+// What methods are called in a picture: as they were written, those of `all` by their ids, and where
+// another one is called so, too, by all that differs from their defaults but the parameters `swept`.
+std::vector<std::string> names_in_chart(const std::vector<replay::MethodName>& methods,
+                                        const std::vector<std::string>& swept);
+
+// One line a method, and a value of what else is swept; a method without the parameter that x is has a
+// dashed one all along. `names` are of the methods of the list that `plan` was made of. Throws
+// Error{Input} where no row has both numbers.
 figure::Chart compare_chart(const CompareReport& report, const ChartAxes& axes,
-                            const std::vector<std::string>& methods);
+                            const replay::SweepPlan& plan, const std::vector<std::string>& names);
 
 }  // namespace kvloupe::cli

@@ -176,23 +176,21 @@ std::optional<replay::SweepTarget> target_of(const CompareArguments& arguments) 
   return target;
 }
 
+std::vector<std::string> names_of(const std::vector<replay::SweepAxis>& axes) {
+  std::vector<std::string> names;
+  for (const replay::SweepAxis& axis : axes) names.push_back(axis.name);
+  return names;
+}
+
 std::optional<ChartAxes> chart_of(const CompareArguments& arguments,
                                   const std::vector<replay::SweepAxis>& axes, bool has_target) {
   if (!arguments.chart.any()) return std::nullopt;
-  std::vector<std::string> swept;
-  for (const replay::SweepAxis& axis : axes) swept.push_back(axis.name);
-  return chart_axes(arguments.axes, swept, has_target);
+  return chart_axes(arguments.axes, names_of(axes), has_target);
 }
 
-// What a method is called in a picture: as it was written, of `all` by its id.
-std::vector<std::string> names_of(const replay::SweepPlan& plan, const CompareArguments& arguments,
-                                  const std::vector<replay::MethodName>& methods) {
-  const bool as_written = methods.size() == arguments.methods.size();
-  std::vector<std::string> names;
-  for (const replay::SweepVariant& variant : plan.variants)
-    names.push_back(as_written ? arguments.methods[variant.method]
-                               : methods[variant.method].spec->id());
-  return names;
+// "layers 1,3".
+std::string words_of(const Indices& indices, const std::string& one) {
+  return fmt::format("{}{} {}", one, indices.numbers.size() > 1 ? "s" : "", indices.text);
 }
 
 // As the prompt is cut anew, or as it was.
@@ -222,8 +220,7 @@ replay::Counted counted_in(const CompareArguments& arguments, const trace::Trace
     for (const int chunk : counted.chunks)
       if (!arguments.chunk_size && !info.has_queries(chunk))
         throw trace::lacks_queries(info, chunk);
-    described.chunks = fmt::format("chunk{} {}", counted.chunks.size() > 1 ? "s" : "",
-                                   arguments.scope_chunks.text);
+    described.chunks = words_of(arguments.scope_chunks, "chunk");
   }
   if (const auto from = span_of("--from", arguments.from, info)) {
     counted.from = from->begin;
@@ -260,6 +257,8 @@ ComparedTrace compared(const std::string& path, const replay::SweepPlan& plan,
   trace.path = path;
   if (!session.info().query_offsets.empty())
     trace.query_chunks = session.info().chunks_with_queries();
+  for (const trace::RunInfo& run : session.info().runs)
+    if (run.mode == trace::LoopMode::ClosedLoop) trace.closed_loop.push_back(run.id);
   replay::CompareOptions options = options_of(arguments);
   options.counted = counted_in(arguments, session.info(), trace);
   trace.comparison =
@@ -309,6 +308,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   const replay::SweepPlan plan = replay::plan_sweep(list.methods, axes);
   check_files(arguments, list.methods);
   const std::optional<ChartAxes> chart = chart_of(arguments, axes, target.has_value());
+  const std::vector<std::string> names = names_in_chart(list.methods, names_of(axes));
   replay::ReplayRequest request;
   request.layers = arguments.layers.numbers;
   request.chunk_size = arguments.chunk_size;
@@ -320,10 +320,11 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
   CompareReport report;
   report.cells = arguments.cells;
   report.weights = arguments.weights;
+  if (!arguments.layers.numbers.empty()) report.layers = words_of(arguments.layers, "layer");
   report.chunk_size = arguments.chunk_size;
   report.columns = arguments.columns;
   report.full = arguments.full;
-  for (const replay::SweepAxis& axis : axes) report.axes.push_back(axis.name);
+  report.axes = names_of(axes);
   for (const replay::SweepVariant& variant : plan.variants)
     report.short_names.push_back(variant.name.spec ? replay::short_name(*variant.name.spec)
                                                    : variant.name.text);
@@ -352,9 +353,7 @@ void run_compare(const CompareArguments& arguments, const GlobalOptions& global)
     write_whole_file(arguments.latex, compare_text_as(report, [&](const table::Table& rows) {
                        return table::latex_text(rows, marks);
                      }));
-  if (chart)
-    write_chart(compare_chart(report, *chart, names_of(plan, arguments, list.methods)),
-                arguments.chart);
+  if (chart) write_chart(compare_chart(report, *chart, plan, names), arguments.chart);
   if (arguments.json)
     results::add_data(compare_json(report));
   else if (!arguments.prints_a_file())

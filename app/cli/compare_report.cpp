@@ -128,6 +128,11 @@ bool CompareReport::has_runs() const {
   return false;
 }
 
+bool is_closed_loop(const CompareRow& row, const ComparedTrace& trace) {
+  const std::vector<int>& runs = trace.closed_loop;
+  return row.run && std::find(runs.begin(), runs.end(), *row.run) != runs.end();
+}
+
 std::vector<ReportedRow> rows_of(const CompareReport& report) {
   std::vector<ReportedRow> rows;
   for (const ComparedTrace& trace : report.traces)

@@ -25,11 +25,14 @@ struct ComparedTrace {
   std::optional<trace::TokenSpan> span;
   int span_from_chunk = 0;
   bool span_from_question = false;  // because nothing else was asked for
+  // Recorded runs, by number, whose model attended only to what they selected.
+  std::vector<int> closed_loop;
 };
 
 struct CompareReport {
   std::vector<ComparedTrace> traces;
   std::string cells, weights;  // as asked for
+  std::string layers;          // in words: "layers 1,3"; empty: all
   std::optional<int> chunk_size;
   std::vector<std::string> axes;  // names of what is swept
   bool has_target = false;
@@ -53,6 +56,14 @@ std::vector<ReportedRow> rows_of(const CompareReport& report);
 std::string title_of(const replay::CompareRow& row, const CompareReport& report);
 // What differs from the defaults in a SPEC; any other text as it stands.
 std::string short_text(const std::string& method);
+
+// Whether it is of a run that was recorded in closed loop.
+bool is_closed_loop(const replay::CompareRow& row, const ComparedTrace& trace);
+
+// What a cell counts for by --weights queries.
+inline constexpr const char* kByQueries = "each as often as its chunk has queries";
+// Whose keys span_kept is of: "span kept: of needle (tokens 3 to 8)"; empty where none are watched.
+std::string span_text(const ComparedTrace& trace);
 
 // Unknown where it is not finite.
 table::Cell known(const replay::CompareRow& row, replay::Number number);

@@ -73,22 +73,17 @@ Table table_of(const CompareReport& report, const std::vector<ReportedRow>& rows
 
 // Which chunks, and whose keys are watched: after `name` where there are several traces.
 std::string counted_text(const ComparedTrace& trace, const std::string& name) {
-  std::string text =
-      fmt::format("{}{}\n", name, trace.chunks.empty() ? "all chunks" : trace.chunks);
-  if (!trace.span) return text;
-  text += fmt::format("{}span kept: of {} (tokens {} to {})", name, printable(trace.span->name),
-                      trace.span->begin, trace.span->end - 1);
-  if (trace.span_from_question)
-    text += fmt::format(", from the question on (chunk {})", trace.span_from_chunk);
-  return text + "\n";
+  const std::string chunks = name + (trace.chunks.empty() ? "all chunks" : trace.chunks) + "\n";
+  return trace.span ? chunks + name + span_text(trace) + "\n" : chunks;
 }
 
 std::string heading(const CompareReport& report) {
-  std::string text =
-      fmt::format("means over {}{}\n",
-                  report.cells == "common" ? "the cells where none of the methods is dense"
-                                           : "the cells where each method is not dense itself",
-                  report.weights == "queries" ? ", each as often as its chunk has queries" : "");
+  std::string text = report.cells == "common"
+                         ? "means over the cells where none of the methods is dense"
+                         : "means over the cells where each method is not dense itself";
+  if (report.weights == "queries") text += fmt::format(", {}", kByQueries);
+  text += "\n";
+  if (!report.layers.empty()) text += report.layers + "\n";
   for (const ComparedTrace& trace : report.traces)
     text += counted_text(trace, report.has_several() ? printable(trace.title) + ": " : "");
   return text;
@@ -129,6 +124,15 @@ bool lacks_common_cells(const ReportedRow& one) {
 }
 
 }  // namespace
+
+std::string span_text(const ComparedTrace& trace) {
+  if (!trace.span) return {};
+  std::string text = fmt::format("span kept: of {} (tokens {} to {})", printable(trace.span->name),
+                                 trace.span->begin, trace.span->end - 1);
+  if (trace.span_from_question)
+    text += fmt::format(", from the question on (chunk {})", trace.span_from_chunk);
+  return text;
+}
 
 std::string short_text(const std::string& method) {
   const replay::MethodName name(method);

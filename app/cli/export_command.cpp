@@ -65,24 +65,7 @@ void check_frames(const Arguments& given, const std::vector<figure::Output>& out
                       "give --gif F or --apng F, or one number, as in --png kept-%03d.png");
 }
 
-// What makes the figure what it is, beside the figure or alone.
-void write_state(const Arguments& given, const state::ViewState& what) {
-  check_view(what);
-  check_result_file(given.state, files_read(what), given.force);
-  write_whole_file(given.state, json_text("kvloupe-export/1",
-                                          shell::json_of_state(what, state::kAllCarriers), 2));
-}
-
-void run(const Arguments& given, const GlobalOptions& global) {
-  figure::ExportRequest request;
-  request.what = state_of(given);
-  request.force = given.force;
-  if (given.mark_best && given.markdown.empty() && given.latex.empty())
-    throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
-                      "add --latex F or --markdown F");
-  if (given.mark_best) request.marks = table::Marks::Best;
-  check_units(given.units, given.csv);
-  request.csv_head = csv_head_of(given.units);
+std::vector<figure::Output> outputs_of(const Arguments& given) {
   std::vector<figure::Output> outputs;
   const auto take = [&](const std::string& file, state::Format format) {
     if (file.empty()) return;
@@ -102,7 +85,43 @@ void run(const Arguments& given, const GlobalOptions& global) {
   take(given.npy, state::Format::Npy);
   take(given.markdown, state::Format::Markdown);
   take(given.latex, state::Format::Latex);
-  if (outputs.empty() && !given.state.empty()) return write_state(given, request.what);
+  return outputs;
+}
+
+// What makes the figure what it is.
+void write_state(const Arguments& given, const state::ViewState& what) {
+  write_whole_file(given.state, json_text("kvloupe-export/1",
+                                          shell::json_of_state(what, state::kAllCarriers), 2));
+}
+void write_state_alone(const Arguments& given, const state::ViewState& what) {
+  check_view(what);
+  check_result_file(given.state, files_read(what), given.force);
+  write_state(given, what);
+}
+
+// One table of all chunks.
+void export_all_chunks(figure::ExportRequest request, const std::vector<figure::Output>& outputs) {
+  if (outputs.size() > 1)
+    throw usage_error("--all-chunks writes one table", "more than one output file is named",
+                      "name one file, by --csv F, --markdown F or --latex F");
+  request.format = outputs.front().format;
+  request.file = outputs.front().file;
+  figure::export_all_chunks(request);
+}
+
+void run(const Arguments& given, const GlobalOptions& global) {
+  figure::ExportRequest request;
+  request.what = state_of(given);
+  request.force = given.force;
+  request.beside = given.state;
+  if (given.mark_best && given.markdown.empty() && given.latex.empty())
+    throw usage_error("--mark-best marks nothing here", "only --latex and --markdown have marks",
+                      "add --latex F or --markdown F");
+  if (given.mark_best) request.marks = table::Marks::Best;
+  check_units(given.units, given.csv);
+  request.csv_head = csv_head_of(given.units);
+  const std::vector<figure::Output> outputs = outputs_of(given);
+  if (outputs.empty() && !given.state.empty()) return write_state_alone(given, request.what);
   if (outputs.empty())
     throw usage_error("nothing can be exported", "no output file is named",
                       "name one: --png F, --svg F, --pdf F, --gif F, --apng F, --csv F, --npy F, "
@@ -115,17 +134,11 @@ void run(const Arguments& given, const GlobalOptions& global) {
   use_engine(global);
   request.memory = global.memory;
   request.bases = basis_maker();
-  if (!given.all_chunks) {
+  if (given.all_chunks)
+    export_all_chunks(request, outputs);
+  else
     figure::export_view(request, outputs);
-    if (!given.state.empty()) write_state(given, request.what);
-    return;
-  }
-  request.format = outputs.front().format;
-  request.file = outputs.front().file;
-  if (outputs.size() > 1)
-    throw usage_error("--all-chunks writes one table", "more than one output file is named",
-                      "name one file, by --csv F, --markdown F or --latex F");
-  figure::export_all_chunks(request);
+  if (!given.state.empty()) write_state(given, request.what);
 }
 
 // The options that say what is shown: the fields of a view's state and the options of views.

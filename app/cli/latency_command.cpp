@@ -1,6 +1,7 @@
 // `kvloupe latency`: how long methods take on cells of a trace, beside dense attention.
 #include "app/cli/chart_files.h"
 #include "app/cli/commands.h"
+#include "app/cli/compare_chart.h"
 #include "app/cli/json_text.h"
 #include "app/cli/options.h"
 #include "app/cli/table_json.h"
@@ -20,15 +21,19 @@
 #include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace kvloupe::cli {
 namespace {
@@ -264,40 +269,88 @@ std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
   return text;
 }
 
-// What the methods are compared with: dense attention, and for the whole time the floor.
-void add_references(const std::vector<LatencyReport>& reports, const std::string& y,
-                    figure::Chart& chart) {
-  figure::ChartLine dense{"dense attention", {}, {}, true},
-      floor{"floor of attention", {}, {}, true};
-  const std::string& first = reports.front().method;
-  for (const LatencyReport& r : reports) {
-    if (r.method != first || r.layer != reports.front().layer || r.chunk != reports.front().chunk)
-      continue;
-    if (!r.timed()) continue;
-    for (figure::ChartLine* line : {&dense, &floor})
-      line->x.push_back(static_cast<double>(r.past_len));
-    const bool ratio = y == "speedup" || y == "select_of_dense";
-    dense.y.push_back(ratio ? 1 : r.dense.median_ms);
-    floor.y.push_back(r.floor_ms);
+// Of what the reports are, for a picture of them.
+struct TimedPlaces {
+  std::set<int> layers, chunks;
+  std::set<std::int64_t> chunk_lens;
+
+  explicit TimedPlaces(const std::vector<LatencyReport>& reports) {
+    for (const LatencyReport& r : reports) {
+      layers.insert(r.layer);
+      chunks.insert(r.chunk);
+      chunk_lens.insert(r.chunk_len);
+    }
   }
-  chart.lines.push_back(std::move(dense));
-  if (reports.back().method == first && (y == "total_ms" || y == "attend_ms"))
-    chart.lines.push_back(std::move(floor));
+  // What follows a name: ", layer 3, chunk 2"; nothing of what there is one of.
+  std::string place_of(const LatencyReport& r) const {
+    std::string place;
+    if (layers.size() > 1) place += fmt::format(", layer {}", r.layer);
+    if (chunks.size() > 1) place += fmt::format(", chunk {}", r.chunk);
+    return place;
+  }
+  std::string text() const {
+    return fmt::format(
+        "layer{} {}  \u00B7  chunk{} {}  \u00B7  {} {} a chunk", layers.size() > 1 ? "s" : "",
+        fmt::join(layers, ", "), chunks.size() > 1 ? "s" : "", fmt::join(chunks, ", "),
+        fmt::join(chunk_lens, " or "), *chunk_lens.rbegin() == 1 ? "query" : "queries");
+  }
+};
+
+bool same_line(const LatencyReport& a, const LatencyReport& b) {
+  return a.method == b.method && a.layer == b.layer && a.chunk == b.chunk;
 }
 
-// By length, one curve a method and layer; cells that are dense here, and speeds of methods that are
-// simulated, are left out. `names` are the methods as written, by canonical text.
+// As a ratio dense attention is 1 wherever it was timed.
+figure::ChartLine ratio_of_dense(const std::vector<LatencyReport>& reports) {
+  figure::ChartLine line{"dense attention", {}, {}, true};
+  std::set<std::int64_t> lengths;
+  for (const LatencyReport& r : reports)
+    if (r.timed()) lengths.insert(r.past_len);
+  line.x.assign(lengths.begin(), lengths.end());
+  line.y.assign(lengths.size(), 1.0);
+  return line;
+}
+
+// What the methods are compared with: dense attention of each layer and chunk, as the first method's
+// rounds had it, and for the whole time of one method the floor.
+void add_references(const std::vector<LatencyReport>& reports, const std::string& y,
+                    const TimedPlaces& places, figure::Chart& chart) {
+  if (y == "speedup" || y == "select_of_dense") {
+    chart.lines.push_back(ratio_of_dense(reports));
+    return;
+  }
+  const std::string& first = reports.front().method;
+  std::vector<figure::ChartLine> dense, floor;
+  for (std::size_t i = 0; i < reports.size() && reports[i].method == first; ++i) {
+    const LatencyReport& r = reports[i];
+    if (i == 0 || !same_line(r, reports[i - 1])) {
+      dense.push_back({"dense attention" + places.place_of(r), {}, {}, true});
+      floor.push_back({"floor of attention" + places.place_of(r), {}, {}, true});
+    }
+    if (!r.timed()) continue;
+    for (figure::ChartLine* line : {&dense.back(), &floor.back()})
+      line->x.push_back(static_cast<double>(r.past_len));
+    dense.back().y.push_back(r.dense.median_ms);
+    floor.back().y.push_back(r.floor_ms);
+  }
+  std::move(dense.begin(), dense.end(), std::back_inserter(chart.lines));
+  if (reports.back().method == first && (y == "total_ms" || y == "attend_ms"))
+    std::move(floor.begin(), floor.end(), std::back_inserter(chart.lines));
+}
+
+// By length, one curve a method, layer and chunk; cells that are dense here, and speeds of methods that
+// are simulated, are left out. `names` are the methods as written, by canonical text.
 figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std::string& y,
                             const std::map<std::string, std::string>& names,
                             const std::string& trace) {
   const auto number = std::find_if(kPlotted.begin(), kPlotted.end(),
                                    [&](const LatencyNumber& one) { return y == one.name; });
+  const TimedPlaces places(reports);
   figure::Chart chart;
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const LatencyReport& r = reports[i];
-    const bool begins = i == 0 || r.method != reports[i - 1].method ||
-                        r.layer != reports[i - 1].layer || r.chunk != reports[i - 1].chunk;
-    if (begins) chart.lines.emplace_back().name = printable(names.at(r.method));
+    if (i == 0 || !same_line(r, reports[i - 1]))
+      chart.lines.emplace_back().name = printable(names.at(r.method)) + places.place_of(r);
     const auto value = r.dense_reason || !r.timed() ? std::nullopt : number->of(r);
     if (!value) continue;
     chart.lines.back().x.push_back(static_cast<double>(r.past_len));
@@ -305,13 +358,12 @@ figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std
   }
   for (figure::ChartLine& line : chart.lines)
     if (line.x.empty()) line.name += " (dense here, simulated or not timed)";
-  add_references(reports, y, chart);
+  add_references(reports, y, places, chart);
   const LatencyReport& first = reports.front();
   chart.title = fmt::format("{} by past keys", y);
-  chart.caption = fmt::format(
-      "{}  \u00B7  layer {}, {} {} a chunk  \u00B7  {}, {}  \u00B7  medians",
-      printable(std::filesystem::path(trace).filename().string()), first.layer, first.chunk_len,
-      first.chunk_len == 1 ? "query" : "queries", first.device, first.dtype);
+  chart.caption = fmt::format("{}  \u00B7  {}  \u00B7  {}, {}  \u00B7  medians",
+                              printable(std::filesystem::path(trace).filename().string()),
+                              places.text(), first.device, first.dtype);
   chart.x_label = "past keys";
   chart.y_label = y == "speedup" ? "times faster than dense attention" : y;
   chart.log_x = figure::spans_octaves(chart.lines, true);
@@ -348,15 +400,13 @@ std::vector<int> chunks_of(const LatencyArguments& arguments, const trace::Trace
   return info.chunks_with_queries();
 }
 
-// A method as it was written, of `all` its id.
-std::map<std::string, std::string> names_of(const LatencyArguments& arguments,
-                                            const std::vector<selection::MethodSpec>& specs,
+// What each method is called in the picture, by its canonical text.
+std::map<std::string, std::string> names_of(const std::vector<replay::MethodName>& methods,
                                             const session::TraceSession& session) {
-  const bool as_written = specs.size() == arguments.methods.size();
+  const std::vector<std::string> in_chart = names_in_chart(methods, {});
   std::map<std::string, std::string> names;
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    names[specs[i].resolved(session.shape()).canonical()] =
-        as_written ? arguments.methods[i] : specs[i].id();
+  for (std::size_t i = 0; i < methods.size(); ++i)
+    names[methods[i].required_spec().resolved(session.shape()).canonical()] = in_chart[i];
   return names;
 }
 
@@ -397,7 +447,7 @@ void run_latency(const LatencyArguments& arguments, const GlobalOptions& global)
   if (reports.empty()) throw unavailable.front().error;
   if (arguments.chart.any())
     write_chart(
-        latency_chart(reports, arguments.y, names_of(arguments, specs, session), arguments.trace),
+        latency_chart(reports, arguments.y, names_of(list.methods, session), arguments.trace),
         arguments.chart);
   if (arguments.json)
     results::add_data(answer_json(reports, unavailable, device, arguments.chunk_size));

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 class Folder final : public ReportPage {
  public:
-  explicit Folder(fs::path folder) : folder_(std::move(folder)) {
+  Folder(fs::path folder, InputFiles inputs, bool force)
+      : folder_(std::move(folder)), inputs_(std::move(inputs)), force_(force) {
     std::error_code failure;
     for (fs::path part = folder_; !part.empty() && !fs::exists(part, failure);
          part = part.parent_path())
@@ -42,6 +43,7 @@ class Folder final : public ReportPage {
   state::Format picture_format() const override { return state::Format::Png; }
   void add_picture(const std::string& view, const std::string& title,
                    const std::string& bytes) override {
+    check_result_file(folder_ / (view + ".png"), inputs_, force_);
     pictures_.emplace_back(view + ".png", bytes);
     text_ += fmt::format("![{}]({})\n\n", title, pictures_.back().first);
   }
@@ -54,6 +56,8 @@ class Folder final : public ReportPage {
 
  private:
   fs::path folder_;
+  InputFiles inputs_;
+  bool force_;
   std::vector<fs::path> made_;  // the innermost first
   std::vector<std::pair<std::string, std::string>> pictures_;
   std::string text_;
@@ -112,10 +116,16 @@ class Html final : public ReportPage {
 
 }  // namespace
 
-std::unique_ptr<ReportPage> open_report(const std::string& output) {
+std::unique_ptr<ReportPage> open_report(const std::string& output, const InputFiles& inputs,
+                                        bool force) {
   const std::string ending = lower_case(fs::path(output).extension().string());
-  if (ending == ".html" || ending == ".htm") return std::make_unique<Html>(output);
-  return std::make_unique<Folder>(output);
+  std::unique_ptr<ReportPage> page;
+  if (ending == ".html" || ending == ".htm")
+    page = std::make_unique<Html>(output);
+  else
+    page = std::make_unique<Folder>(output, inputs, force);
+  check_result_file(page->file(), inputs, force);
+  return page;
 }
 
 }  // namespace kvloupe::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/figure/export.h"
+#include "core/base/output_file.h"
 
 #include <filesystem>
 #include <memory>
@@ -23,7 +24,9 @@ class ReportPage {
   virtual std::filesystem::path file() const = 0;
 };
 
-// "report.html" is a file, all else a folder, which is made. Throws Error{Input} where that cannot be.
-std::unique_ptr<ReportPage> open_report(const std::string& output);
+// "report.html" is a file, all else a folder, which is made. Throws Error{Input} where that cannot be, and
+// for each file of the page that may not be written (check_result_file), before any is.
+std::unique_ptr<ReportPage> open_report(const std::string& output, const InputFiles& inputs,
+                                        bool force);
 
 }  // namespace kvloupe::cli

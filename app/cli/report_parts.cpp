@@ -3,7 +3,6 @@
 #include "app/cli/report.h"
 #include "core/base/error.h"
 #include "core/base/letters.h"
-#include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/engine/engine.h"
@@ -59,10 +58,8 @@ replay::Diff diff_of(const replay::DiffSide& a, const replay::DiffSide& b,
 }
 
 std::unique_ptr<ReportPage> open_page(const ReportArguments& arguments) {
-  std::unique_ptr<ReportPage> page = open_report(arguments.output);
-  const InputFiles inputs(arguments.traces.begin(), arguments.traces.end());
-  check_result_file(page->file(), inputs, arguments.force);
-  return page;
+  const replay::MethodList list = replay::parse_methods(arguments.methods);
+  return open_report(arguments.output, files_read(arguments.traces, list.methods), arguments.force);
 }
 
 state::GotoTarget place_of(const replay::LostKeys& lost) {

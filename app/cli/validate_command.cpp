@@ -1,9 +1,11 @@
 // `kvloupe validate`: is this trace sound?
 #include "app/cli/commands.h"
+#include "app/state/open_trace.h"
 #include "app/state/tour.h"
 #include "app/widgets/markdown.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/memory_account.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -14,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,12 +25,22 @@ namespace {
 
 void validate_tour(const std::string& path) {
   const state::Tour tour = state::load_tour(path);
+  const auto memory = std::make_shared<MemoryAccount>();
+  std::map<std::string, state::TracePtr> opened;
+  const auto open = [&](const std::string& trace) {
+    state::TracePtr& known = opened[trace];
+    if (!known) known = state::open_trace(trace, memory);
+    return known;
+  };
   for (const state::TourPage& page : tour.pages) {
-    const trace::TraceReader opens(page.at.trace);
-    if (const std::string problem = widgets::problem_in_markdown(page.body); !problem.empty())
+    std::string problem = state::problem_of(page, open(page.at.trace));
+    for (const std::string& text : {page.body, page.to_try, page.to_see})
+      if (problem.empty()) problem = widgets::problem_in_markdown(text);
+    if (!problem.empty())
       throw input_error(
           fmt::format("the page '{}' of {} is not sound", printable(page.title), printable(path)),
           problem, "see docs/tours.md");
+    if (!page.at.other_trace.empty()) open(page.at.other_trace);
   }
   results::print("{}: sound\n{} pages\n", printable(path), tour.pages.size());
 }

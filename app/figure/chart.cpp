@@ -9,13 +9,17 @@
 #include <implot/implot.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <utility>
 
 namespace kvloupe::figure {
 namespace {
 
 using widgets::Palette;
+using Mark = widgets::LegendItem::Shape;
 
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -31,33 +35,54 @@ Range range_of(const std::vector<ChartLine>& lines, bool of_x) {
   return range;
 }
 
-ImU32 color_at(const Palette& p, std::size_t line) {
-  const std::size_t hue = line % (p.series.size() + 1);
+// Colours of curves, that of text among them.
+constexpr std::size_t kHues = std::tuple_size_v<decltype(Palette::series)> + 1;
+
+// References step back, and where there are several only the first does, or they would look alike.
+ImU32 color_of(const Palette& p, const std::vector<ChartLine>& lines, std::size_t line) {
+  const auto is_reference = [](const ChartLine& one) { return one.reference; };
+  const auto before = lines.begin() + static_cast<std::ptrdiff_t>(line);
+  if (lines[line].reference && std::none_of(lines.begin(), before, is_reference)) return p.muted;
+  const std::size_t hue = line % kHues;
   return hue < p.series.size() ? p.series[hue] : p.text;
 }
 
 // Shapes go on where the colours begin again.
-void mark_ui(ImDrawList* draw, ImVec2 at, std::size_t line, ImU32 color) {
+Mark mark_of(std::size_t line) {
+  constexpr std::array kMarks = {Mark::Dot, Mark::Square, Mark::Triangle};
+  return kMarks[line / kHues % kMarks.size()];
+}
+
+// As the legend has them.
+void mark_ui(ImDrawList* draw, ImVec2 at, Mark mark, ImU32 color) {
   const float r = widgets::em(0.24F);
-  switch (line / 8 % 3) {
-    case 0: draw->AddCircleFilled(at, r, color); break;
-    case 1: draw->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, color); break;
-    default:
-      draw->AddTriangleFilled({at.x, at.y - 1.2F * r}, {at.x - r, at.y + r}, {at.x + r, at.y + r},
+  switch (mark) {
+    case Mark::Square:
+      draw->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, color);
+      break;
+    case Mark::Triangle:
+      draw->AddTriangleFilled({at.x - r, at.y - r}, {at.x + r, at.y - r}, {at.x, at.y + 1.2F * r},
                               color);
+      break;
+    default: draw->AddCircleFilled(at, r, color);
   }
 }
 
-void line_ui(const Palette& palette, const ChartLine& line, std::size_t index) {
+void line_ui(const ChartLine& line, Mark mark, ImU32 color) {
   ImDrawList* draw = ImPlot::GetPlotDrawList();
-  const ImU32 color = line.reference ? palette.muted : color_at(palette, index);
   std::vector<ImVec2> points;
   for (std::size_t i = 0; i < line.x.size(); ++i)
     points.push_back(ImPlot::PlotToPixels(line.x[i], line.y[i]));
   if (!line.reference) {
     draw->AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, widgets::em(0.13F));
-    for (const ImVec2& point : points) mark_ui(draw, point, index, color);
+    for (const ImVec2& point : points) mark_ui(draw, point, mark, color);
     return;
+  }
+  // What has one value alone is seen all along.
+  if (!points.empty() && points.front().x == points.back().x) {
+    const float left = ImPlot::GetPlotPos().x, right = left + ImPlot::GetPlotSize().x;
+    const float y = points.back().y;
+    points.assign({ImVec2(left, y), ImVec2(right, y)});
   }
   for (std::size_t i = 1; i < points.size(); ++i) {
     const ImVec2 from = points[i - 1], to = points[i];
@@ -111,7 +136,8 @@ void plot_ui(const Palette& palette, const Chart& chart) {
   if (chart.log_x) ticks_at_values(chart.lines);
   ImPlot::SetupFinish();
   ImPlot::PushPlotClipRect();
-  for (std::size_t i = 0; i < chart.lines.size(); ++i) line_ui(palette, chart.lines[i], i);
+  for (std::size_t i = 0; i < chart.lines.size(); ++i)
+    line_ui(chart.lines[i], mark_of(i), color_of(palette, chart.lines, i));
   ImPlot::PopPlotClipRect();
   ImPlot::EndPlot();
 }
@@ -119,12 +145,9 @@ void plot_ui(const Palette& palette, const Chart& chart) {
 void chart_ui(const Palette& palette, const Chart& chart) {
   widgets::figure_head_ui(palette, true, chart.title, "", chart.caption, {});
   std::vector<widgets::LegendItem> legend;
-  for (std::size_t i = 0; i < chart.lines.size(); ++i) {
-    const bool reference = chart.lines[i].reference;
-    legend.push_back(
-        {chart.lines[i].name, reference ? palette.muted : color_at(palette, i),
-         reference ? widgets::LegendItem::Shape::Line : widgets::LegendItem::Shape::Dot});
-  }
+  for (std::size_t i = 0; i < chart.lines.size(); ++i)
+    legend.push_back({chart.lines[i].name, color_of(palette, chart.lines, i),
+                      chart.lines[i].reference ? Mark::Line : mark_of(i)});
   widgets::legend_ui(palette, legend);
   plot_ui(palette, chart);
 }

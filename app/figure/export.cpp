@@ -239,17 +239,28 @@ std::vector<Output> files_of(const std::vector<Output>& outputs, state::Workspac
   return files;
 }
 
-// Before any is written.
+// Before any is written, and before anything is computed where the names are known.
+void check_file(const std::string& file, const ExportRequest& request) {
+  check_result_file(file, state::files_read(request.what), request.force);
+}
+void check_beside(const ExportRequest& request) {
+  if (!request.beside.empty()) check_file(request.beside, request);
+}
+
+// Those of all chunks, too.
 void check_files(const std::vector<Output>& files, const ExportRequest& request) {
   std::set<std::filesystem::path> taken;
-  for (const Output& file : files) {
-    check_result_file(file.file, state::files_read(request.what), request.force);
+  const auto take = [&](const std::string& file) {
     std::error_code unknown;
-    const auto place =
-        std::filesystem::weakly_canonical(std::filesystem::absolute(file.file), unknown);
-    if (file.file != "-" && !unknown && !taken.insert(place).second)
-      throw usage_error(fmt::format("{} is named for two outputs", printable(file.file)),
+    const auto place = std::filesystem::weakly_canonical(std::filesystem::absolute(file), unknown);
+    if (file != "-" && !unknown && !taken.insert(place).second)
+      throw usage_error(fmt::format("{} is named for two outputs", printable(file)),
                         "the second would replace the first", "give each a file of its own");
+  };
+  if (!request.beside.empty()) take(request.beside);
+  for (const Output& output : files) {
+    check_file(output.file, request);
+    take(output.file);
   }
 }
 
@@ -294,9 +305,9 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
     if (output.each_chunk && !view.has(Format::Gif))
       throw usage_error(fmt::format("the view {} has no frames", view.id),
                         "it shows all chunks, or none, in any case", "leave --frames out");
-    if (!output.each_chunk)
-      check_result_file(output.file, state::files_read(request.what), request.force);
+    if (!output.each_chunk) check_file(output.file, request);
   }
+  check_beside(request);
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
@@ -326,7 +337,8 @@ void export_all_chunks(const ExportRequest& request) {
       view.coordinates.end())
     throw usage_error(fmt::format("--all-chunks does not go with the view {}", view.id),
                       "it shows all chunks, or none, in any case", "leave it out");
-  check_result_file(request.file, state::files_read(request.what), request.force);
+  check_file(request.file, request);
+  check_beside(request);
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);

@@ -24,6 +24,7 @@ struct ExportRequest {
   std::string file;  // - is standard output
   // Before the names that an SVG has inside: those of several in one page must differ.
   std::string id_prefix = {};
+  std::string beside = {};                  // another file of the call: no output takes its place
   bool force = false;                       // replaces an HDF5, GGUF or safetensors file
   table::Marks marks = table::Marks::None;  // of tables in Markdown and LaTeX
   table::CsvHead csv_head = table::CsvHead::Id;

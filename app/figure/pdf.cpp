@@ -2,14 +2,23 @@
 
 #include "app/figure/font_face.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 #include <cairo/cairo-ft.h>
 #include <cairo/cairo-pdf.h>
+#include <fmt/chrono.h>
 
 #include <ft2build.h>
 #include FT_FREETYPE_H
 
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace kvloupe::figure {
@@ -39,6 +48,16 @@ Rgba rgba(ImU32 color) {
   const auto part = [&](int shift) { return (color >> shift & 0xFF) / 255.0; };
   return {part(IM_COL32_R_SHIFT), part(IM_COL32_G_SHIFT), part(IM_COL32_B_SHIFT),
           part(IM_COL32_A_SHIFT)};
+}
+
+// As a date of ISO 8601, where SOURCE_DATE_EPOCH gives one: the same page is the same bytes then, as
+// https://reproducible-builds.org/specs/source-date-epoch asks of all that writes a date. Else empty.
+std::string date_of_source() {
+  constexpr std::int64_t kEndOf9999 = 253402300799;
+  const char* const text = std::getenv("SOURCE_DATE_EPOCH");
+  const auto seconds = text != nullptr ? parse_int(text) : std::nullopt;
+  if (!seconds || *seconds < 0 || *seconds > kEndOf9999) return {};
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(*seconds)));
 }
 
 // As Cairo keeps pixels: alpha multiplied in, four bytes as one number.
@@ -78,6 +97,8 @@ class PdfWriter {
     if (!scene.made_by.empty())
       cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_SUBJECT,
                                      scene.made_by.c_str());
+    if (const std::string date = date_of_source(); !date.empty())
+      cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_CREATE_DATE, date.c_str());
     for (const auto& font : scene.fonts) add_face(font);
     const std::unique_ptr<cairo_t, Destroy<cairo_destroy>> cairo(cairo_create(surface.get()));
     cairo_ = cairo.get();

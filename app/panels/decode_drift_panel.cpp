@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 namespace kvloupe::panels {
@@ -251,7 +252,9 @@ class DecodeDriftPanel final : public Panel {
     else
       high = std::max(high, double{most_of(result)});
     high *= 1.05;
-    const auto above = std::ranges::count_if(drift.nll, [&](float loss) { return loss > high; });
+    // Nothing predicts the first token.
+    const auto above = std::ranges::count_if(drift.nll | std::views::drop(1),
+                                             [&](float loss) { return loss > high; });
     heading_ui(context, "Loss",
                fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
                            analysis::kMeanOf,

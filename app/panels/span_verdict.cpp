@@ -2,6 +2,7 @@
 
 #include "app/panels/layer_rows.h"
 #include "app/panels/view_frame.h"
+#include "app/state/questions/why_lost/worst_misses.h"
 #include "app/widgets/number_tiles.h"
 #include "app/widgets/table.h"
 #include "core/base/units.h"
@@ -231,7 +232,7 @@ void causes_ui(DrawContext& context, const SpanLoss& loss) {
   widgets::text_colored(p.muted, "lost keys by");
   for (const replay::Stage cause : causes) {
     const std::string words =
-        fmt::format("{:.0f} % {}", 100 * share_of(cause), replay::words_of(cause));
+        fmt::format("{} {}", state::rough_percent(share_of(cause)), replay::words_of(cause));
     const float mark = widgets::em(0.7F);
     beside_ui(widgets::em(0.9F), mark + widgets::em(0.35F) + ImGui::CalcTextSize(words.c_str()).x);
     const ImVec2 corner = ImGui::GetCursorScreenPos();

@@ -2,6 +2,7 @@
 // written.
 #pragma once
 
+#include "app/state/open_trace.h"
 #include "app/state/view_state.h"
 
 #include <filesystem>
@@ -52,6 +53,10 @@ Tour load_tour(const std::filesystem::path& file);
 
 // The one that comes with the program.
 std::filesystem::path first_tour();
+
+// Why the page cannot be shown on its trace, which was opened, or its goals cannot be reached there: a place, a
+// method or a number of chunks that the trace does not have, a knob that method A does not have. Empty where it can.
+std::string problem_of(const TourPage& page, const TracePtr& trace);
 
 class Workspace;
 // Whether the goal is reached, but for the view in front, which the window knows. Asks for answers as

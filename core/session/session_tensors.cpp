@@ -196,13 +196,10 @@ at::Tensor head_k(const TraceSession& session, int layer, int kv_head, std::int3
 
 bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk) {
   if (chunk.phase != trace::Phase::Prefill) return false;
-  std::int32_t prompt_end = 0;
-  bool decoded = !info.generated.empty();
-  for (const trace::ChunkInfo& each : info.chunks) {
-    if (each.phase == trace::Phase::Prefill) prompt_end = std::max(prompt_end, each.end());
-    decoded |= each.phase == trace::Phase::Decode;
-  }
-  return (info.complete || decoded) && chunk.end() == prompt_end;
+  const auto next = std::ranges::find(info.chunks, chunk.end(), &trace::ChunkInfo::begin);
+  if (next != info.chunks.end()) return next->phase == trace::Phase::Decode;
+  const bool is_last = !info.chunks.empty() && info.chunks.back().end() == chunk.end();
+  return is_last && (info.complete || !info.generated.empty());
 }
 
 selection::Cell load_cell(const TraceSession& session, int layer, int chunk_idx,

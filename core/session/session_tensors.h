@@ -16,8 +16,9 @@ at::Tensor layer_v(const TraceSession& session, int layer);
 // K of one KV head, [end, head_dim]: of the layer where that is held, else read for this call alone.
 at::Tensor head_k(const TraceSession& session, int layer, int kv_head, std::int32_t end);
 
-// Whether the chunk, of the trace or of a new cut of it, is the last one of the prompt: not known,
-// and so false, where a capture was cut short before the model's first answer.
+// Whether the chunk, of the trace or of a new cut of it, is the last one of a prompt, in each turn of
+// a conversation: not known, and so false, where a capture was cut short before the model's first
+// answer.
 bool ends_prefill(const trace::TraceInfo& info, const trace::ChunkInfo& chunk);
 
 // The cell of one (layer, chunk): q is its own, k and v are views of the cached layer (contiguous

@@ -94,6 +94,17 @@ TEST(CompareCounts, OtherNumbersOverAllChunksUnlessToldOtherwise) {
       HasSubstr("the chunks from question on (chunk 5)"));
 }
 
+TEST(CompareCounts, TheHeadingNamesLayersWhereNotAllAreAveraged) {
+  const auto text = [](Arguments more) {
+    more.insert(more.begin(), {"--method", kMethod});
+    return compare(more).standard_output;
+  };
+  EXPECT_THAT(text({"--layer", "2"}), HasSubstr("\nlayer 2\nall chunks\n"));
+  EXPECT_THAT(text({"--layers", "0,2"}), HasSubstr("\nlayers 0,2\nall chunks\n"));
+  for (const std::string& usual : {text({}), text({"--layers", "all"})})
+    EXPECT_THAT(usual, Not(HasSubstr("layer")));
+}
+
 TEST(CompareCounts, RefusesWhatIsNotThere) {
   const auto expect = [&](Arguments more, int code, const std::string& why) {
     more.insert(more.begin(), {"--method", kMethod});

@@ -387,5 +387,38 @@ TEST(Frames, AreFilesWhereTheNameHasANumber) {
   EXPECT_NE(bytes_of("all.png").find("acTL"), std::string::npos);
 }
 
+// With every kind of file, and before any is written it is known whether it may be.
+TEST(StateFile, IsWrittenBesideEveryKindOfFileOrNothingIs) {
+  const TemporaryFolder folder;
+  const auto exported = [&](const Words& more) {
+    Words words = {"export", kTrace,   "--view", "kv_map", "--method", "oracle:budget_tokens=24",
+                   "--size", "400x300"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const auto file = [&](const char* name) { return (folder / name).string(); };
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
+  ASSERT_EQ(
+      exported({"--all-chunks", "--csv", file("all.csv"), "--state", file("all.json")}).exit_code,
+      0);
+  EXPECT_TRUE(has("all.csv"));
+  EXPECT_TRUE(has("all.json"));
+  ASSERT_EQ(exported({"--csv", file("one.csv"), "--state", file("one.json")}).exit_code, 0);
+  EXPECT_TRUE(has("one.json"));
+
+  std::filesystem::copy_file(kTrace, folder / "other.h5");
+  kvloupe::expect_refused(exported({"--csv", file("a.csv"), "--state", file("other.h5")}), 1,
+                          "an HDF5 file");
+  kvloupe::expect_refused(
+      exported({"--all-chunks", "--csv", file("a.csv"), "--state", file("other.h5")}), 1,
+      "an HDF5 file");
+  EXPECT_FALSE(has("a.csv"));
+  kvloupe::expect_refused(
+      exported({"--frames", "chunks", "--png", file("k%d.png"), "--state", file("k3.png")}), 2,
+      "is named for two outputs");
+  EXPECT_FALSE(has("k0.png"));
+  EXPECT_FALSE(has("k3.png"));
+}
+
 }  // namespace
 }  // namespace kvloupe

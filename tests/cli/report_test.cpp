@@ -222,6 +222,24 @@ TEST(Report, LeavesOutWhatTheTraceCannotServeAndDrawsTheRest) {
   EXPECT_FALSE(std::filesystem::exists(full + "/report.md"));
 }
 
+// Under a picture's name, too.
+TEST(Report, ReplacesATraceByForceAlone) {
+  const TemporaryFolder folder;
+  const std::string kept = (folder / "kv_map.png").string();
+  std::filesystem::copy_file(kTrace, kept);
+  const std::string before = text_of(kept);
+  Words words = {
+      "report", kTrace, "--method", "quoka:budget_tokens=24", "-o", folder.path().string()};
+  expect_refused(run_program(words), 1, "an HDF5 file");
+  EXPECT_EQ(text_of(kept), before);
+  EXPECT_FALSE(std::filesystem::exists(folder / "report.md"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "worst_misses.png"));
+  words.emplace_back("--force");
+  const ProgramResult forced = run_program(words);
+  EXPECT_EQ(forced.exit_code, 0) << forced.standard_error;
+  EXPECT_NE(text_of(kept), before);
+}
+
 TEST(Report, OfTwoTracesSaysWhereTheyKeepOtherKeys) {
   const TemporaryFolder folder;
   const std::string copy = (folder / "copy.h5").string(), file = (folder / "ab.html").string();

@@ -213,6 +213,16 @@ TEST_F(WindowTour, IsReadAnewWhenItsFileIsSaved) {
   // What is not understood leaves what was there.
   save("no tour");
   EXPECT_THAT(page().title, StartsWith("What it attends to"));
+  // A page that asks for what is not there cannot be done; one of controls alone shows them.
+  const std::string front = text.substr(0, text.find("\n# ") + 1);
+  save(front + "# One\n\n```tour\nmethod: run:99\n```\nText.\n");
+  EXPECT_EQ(page().title, "One");
+  EXPECT_FALSE(tour().is_done(0));
+  save(front + "# Two\n\n```tour\nmethod: quoka:budget_tokens=64\nknob: num_queries\n```\nText.\n");
+  EXPECT_TRUE(tour().is_done(0));
+  drive("the knob", [](ImGuiTestContext* ctx) {
+    EXPECT_NE(ctx->ItemInfo("//###tour/**/##num_queries", ImGuiTestOpFlags_NoError).ID, 0U);
+  });
   click("\u00D7##close tour");
   EXPECT_FALSE(tour().is_open());
 }

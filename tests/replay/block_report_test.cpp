@@ -219,6 +219,12 @@ TEST(EndsPrefill, TheLastPromptChunkOfAWholeTrace) {
   info.chunks.push_back({25, 1, Phase::Decode});
   EXPECT_TRUE(session::ends_prefill(info, info.chunks[1]));
   EXPECT_FALSE(session::ends_prefill(info, info.chunks[2]));
+  // A second turn, whose answer was not recorded.
+  info.chunks.push_back({26, 16, Phase::Prefill});
+  EXPECT_TRUE(session::ends_prefill(info, info.chunks[1]));
+  EXPECT_FALSE(session::ends_prefill(info, info.chunks[3]));
+  info.complete = true;
+  EXPECT_TRUE(session::ends_prefill(info, info.chunks[3]));
 }
 
 }  // namespace

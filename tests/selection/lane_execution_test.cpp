@@ -38,6 +38,7 @@ std::vector<double> slow_output(const Sequence& sequence, const Cell& cell, int 
       lanes_by_hand(query, pruning.usable, pruning.kept, pruning.leading);
   std::vector<std::int32_t> keys = past;
   for (auto j = static_cast<std::int32_t>(cell.past_len); j <= position; ++j) keys.push_back(j);
+  std::erase_if(keys, [&](std::int32_t j) { return j < cell.softmax.first_visible(position); });
   std::vector<double> output(static_cast<std::size_t>(sequence.shape.head_dim), 0.0);
   double total = 0;
   for (const std::int32_t j : keys) {
@@ -85,6 +86,28 @@ TEST(LaneExecution, AttentionIsOfTheChosenLanes) {
            {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25,slice_values=1", 12, 6, false, true},
            {"aqua_h2o:dim_ratio=0.6,token_ratio=0.4", 16, 9, false}})
     expect_attention(sequence, pruning);
+}
+
+// In a layer with a window, also where the first cell that is asked for has hidden keys already.
+TEST(LaneExecution, AttentionIsOfTheChosenLanesInAWindow) {
+  Sequence sequence = random_sequence({.chunk_lengths = {16, 40, 16, 7}}, 23);
+  sequence.softmax.emplace(sequence.scale());
+  sequence.softmax->window = 21;
+  for (const Pruning& pruning : std::vector<Pruning>{
+           {"aqua:dim_ratio=0.3", 16, 4, false},
+           {"aqua_memory:dim_ratio=0.5,slice_ratio=0.25,slice_values=1", 12, 6, false, true}}) {
+    expect_attention(sequence, pruning);
+    const MethodSpec spec = resolved(sequence, pruning.spec);
+    const Cell last = cell_of(sequence, 2);
+    const auto selector = selector_for(sequence, pruning.spec);
+    const at::Tensor output =
+        attend_selected(spec, {}, last, row_layout(spec, sequence.model()), selector->select(last));
+    std::vector<std::int32_t> past(static_cast<std::size_t>(last.past_len));
+    std::iota(past.begin(), past.end(), 0);
+    const auto want = slow_output(sequence, last, 1, 9, pruning, past);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(output[1][9][static_cast<std::int64_t>(i)].item<double>(), want[i], 1e-5);
+  }
 }
 
 // A basis of an earlier version serves keys alone.

@@ -219,6 +219,36 @@ TEST(Results, AMethodIsSetAgainstTheSamplesThatBothAnswered) {
   EXPECT_EQ(needles.finding(workspace, question), "No method does worse than dense on average.");
 }
 
+// A method that keeps as much as it sees fit stands beside those with a budget, and what has no column is
+// no proof that nothing is lost.
+TEST(Results, SamplesWithoutABudgetOrALengthAreNotPassedOver) {
+  Workspace workspace;
+  Needles needles;
+  const auto add = [&](const char* method, double score, std::int64_t budget, int length) {
+    needles.add(method, score, length);
+    needles.results->file.samples.back().budget = budget;
+  };
+  for (const int length : {512, 1024}) {
+    add("dense", 1, -1, length);
+    add("quoka:budget_tokens=64", 1, 64, length);
+    add("quoka:budget_tokens=256", 1, 256, length);
+    add("quoka:budget_ratio=0.1", 0, -1, length);
+    add("xattention", 0.5, -1, length);
+  }
+  TaskScoresQuestion question;
+  question.across = "budget";
+  EXPECT_THAT(needles.finding(workspace, question),
+              HasSubstr("falls furthest below dense with no fixed budget: 0 against 1"));
+  needles.results->file.samples.clear();
+  add("dense", 1, -1, 512);
+  add("quoka:budget_tokens=64", 1, 64, 512);
+  add("dense", 1, -1, -1);
+  add("quoka:budget_tokens=64", 0, 64, -1);
+  question.across = "length";
+  EXPECT_EQ(needles.finding(workspace, question),
+            "No method does worse than dense on any sample of those with a length.");
+}
+
 TEST(Results, TheMethodThatAnsweredTheSameText) {
   ReadResults results;
   const auto add = [&](const char* method, double score, std::int64_t budget,

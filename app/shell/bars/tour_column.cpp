@@ -44,11 +44,13 @@ void TourColumn::go(std::size_t page) {
 // Once its trace is there.
 void TourColumn::show_page() {
   wanted_ = false;
+  shown_ = true;
   const state::ViewState& at = tour_->pages[page_].at;
   try {
     state::show(workspace_, at);
   } catch (const Error& error) {
     messages_.say(error.what(), true);
+    shown_ = false;  // and so it cannot be done
   }
   if (!at.view.empty()) panels_.show(at.view);
 }
@@ -87,7 +89,7 @@ void TourColumn::tick() {
   }
   if (!on_its_trace()) return;
   if (wanted_) return show_page();
-  if (is_done(page_)) return;
+  if (!shown_ || is_done(page_)) return;
   const auto& goals = tour_->pages[page_].goals;
   if (std::all_of(goals.begin(), goals.end(), [&](const state::TourGoal& goal) {
         return (goal.view.empty() || panels_.visible(goal.view)) &&
@@ -152,7 +154,7 @@ void TourColumn::page_ui(const widgets::Palette& palette) {
 
 void TourColumn::hand_ui(const widgets::Palette& palette, float most) {
   const state::TourPage& now = tour_->pages[page_];
-  if (to_try_.empty() && to_see_.empty() && now.goals.empty()) return;
+  if (to_try_.empty() && to_see_.empty() && now.goals.empty() && now.knobs.empty()) return;
   ImGui::Separator();
   ImGui::SetNextWindowSizeConstraints({0, 0}, {FLT_MAX, most});
   if (ImGui::BeginChild(fmt::format("at hand {}", page_).c_str(), {0, 0},

@@ -57,6 +57,7 @@ class TourColumn {
   std::optional<state::Tour> tour_;
   std::size_t page_ = 0;
   bool wanted_ = false;  // the page is not shown yet
+  bool shown_ = false;   // it was, as it asks for
   std::set<std::size_t> done_;
   std::vector<widgets::MarkdownBlock> body_, to_try_, to_see_;
   bool tells_ = false;  // what is to be seen, before the page is done

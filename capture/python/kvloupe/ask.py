@@ -38,7 +38,7 @@ def compare(trace, methods, *, sweep=None, scope="all", **options):
     swept = [f"{name}={','.join(map(str, values))}" for name, values in (sweep or {}).items()]
     scopes = [",".join(sorted(one.split(","), key=_place)) for one in ([scope] if isinstance(scope, str) else scope)]
     named = [one for one in scopes if one not in PLACES]  # the others are always there
-    answer = _json("compare", trace, method=_methods(methods), sweep=swept or None, scope=named or None, **options)
+    answer = _json("compare", trace, method=_methods(methods, trace), sweep=swept or None, scope=named or None, **options)
     rows = [row for row in answer.pop("rows") if row["scope"] in scopes]
     if not rows:
         raise KvloupeError("there is nothing to compare", f"no row has the scope {' or '.join(scopes)}", 'give scope="all", "layer", "layer,kv_head"')
@@ -56,19 +56,19 @@ def _place(name):
 
 def explain(trace, method, **options):
     """`kvloupe explain --json` of a key (layer=, chunk=, kv_head= or q_head=, key=) or of a span (span="needle"): a dictionary."""
-    return _json("explain", trace, method=_methods(method), **options)
+    return _json("explain", trace, method=_methods(method, trace), **options)
 
 
 def worst(trace, method, n=20, **options):
     """`kvloupe explain --worst N --json`: the lost keys of most true mass, a row each, as `compare` gives its rows. attrs["all"] and
     attrs["layers"] have the mass that was lost and its causes."""
-    answer = _json("explain", trace, method=_methods(method), worst=n, **options)
+    answer = _json("explain", trace, method=_methods(method, trace), worst=n, **options)
     return _table(answer.pop("keys"), answer)
 
 
 def latency(trace, methods, **options):
     """`kvloupe latency --json`: how long the methods take on a cell beside dense attention, a row each, as `compare` gives its rows."""
-    answer = _json("latency", trace, method=_methods(methods), **options)
+    answer = _json("latency", trace, method=_methods(methods, trace), **options)
     return _table(answer.pop("rows"), answer)
 
 
@@ -95,12 +95,15 @@ def figure(trace, view, *, method=None, goto=None, form="svg", **options):
         raise KvloupeError(f"a figure has no form {form!r}", "a notebook shows SVG and PNG", 'give "svg" or "png", or call kvloupe export for others')
     if isinstance(goto, dict):
         goto = ",".join(f"{name}={value}" for name, value in goto.items())
-    arguments = dict(view=view, method=_methods(method or []) or None, goto=goto, **options)
+    arguments = dict(view=view, method=_methods(method or [], trace) or None, goto=goto, **options)
     return Figure(_run("export", trace, arguments, [f"--{form}", "-"]), form)
 
 
-def _methods(methods):
+def _methods(methods, trace):
     given = [methods] if isinstance(methods, (str, Run)) else list(methods)
+    for method in given:
+        if isinstance(method, Run) and method.trace_path != _path_of(trace):
+            raise KvloupeError(f"run {method.id} is not of this trace", f"it is of {method.trace_path}", "give a run of the trace that is asked, or its name")
     return [f"run:{method.id}" if isinstance(method, Run) else method for method in given]
 
 
@@ -121,10 +124,13 @@ def _options(options):
     return arguments
 
 
+def _path_of(trace):
+    return os.path.abspath(os.fspath(getattr(trace, "absolute_path", trace)))
+
+
 def _run(command, trace, options, rest):
     """Standard output of the program."""
-    path = os.path.abspath(os.fspath(getattr(trace, "absolute_path", trace)))
-    arguments = [program(), command, path, *_options(options), *rest]
+    arguments = [program(), command, _path_of(trace), *_options(options), *rest]
     try:
         done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except (OSError, ValueError) as error:

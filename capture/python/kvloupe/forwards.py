@@ -1,4 +1,5 @@
 """When a model runs: each of its forwards is told before and after, to the recorder and to a sparse run. Needs torch."""
+import contextlib
 import weakref
 
 import torch
@@ -8,6 +9,17 @@ from .calls import Called, decoder_of, entries, held_model
 from .model_info import LayerShape
 
 _installed = weakref.WeakSet()
+_unheard = weakref.WeakSet()  # decoders
+
+
+@contextlib.contextmanager
+def unheard(decoder):
+    """What runs inside is told to nobody: it is no part of a sequence."""
+    _unheard.add(decoder)
+    try:
+        yield
+    finally:
+        _unheard.discard(decoder)
 
 
 def listeners(model):
@@ -23,13 +35,18 @@ class ForwardListener:
     def __init__(self, model, begin, end, is_deaf=lambda: False, is_sparse=False):
         self._entries = entries(model)
         self.is_sparse = is_sparse  # whether the model attends to what a method keeps
-        self._begin, self._end, self._is_deaf = begin, end, is_deaf
+        self._begin, self._end = begin, end
+        self._is_deaf = lambda: is_deaf() or self.decoder in _unheard
         self._calls = []  # of what leads to the decoder
         self._hooks = []
 
     @property
     def decoder(self):
         return self._entries[-1]
+
+    @property
+    def is_deaf(self):
+        return self._is_deaf()
 
     def install(self):
         _installed.add(self)

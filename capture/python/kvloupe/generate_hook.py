@@ -5,7 +5,7 @@ _lock = threading.Lock()
 
 
 class GenerateHook:
-    """Between `install` and `remove` each call of model.generate is told: before(options), then after(result, what before returned).
+    """Between `install` and `remove` each call of model.generate is told: before(options), then after(result), with None where it raised.
     The hooks of one model share what stands in its place, so they may go in any order, and what stood there before comes back."""
 
     def __init__(self, model, before, after):
@@ -38,10 +38,15 @@ class _Shared:
         self._generate, self._own = model.generate, vars(model).get("generate")
 
     def __call__(self, *arguments, **options):
-        told = [(hook, hook.before(options)) for hook in self.hooks]
-        result = self._generate(*arguments, **options)
-        for hook, before in told:
-            hook.after(result, before)
+        told = list(self.hooks)
+        for hook in told:
+            hook.before(options)
+        result = None
+        try:
+            result = self._generate(*arguments, **options)
+        finally:
+            for hook in told:
+                hook.after(result)
         return result
 
     def put_back(self, model):

@@ -35,6 +35,12 @@ def checked_spans(spans):
     return tuple(checked)
 
 
+def check_entered_once(turning):
+    """turning: what a recorder has learned when it was entered, or None."""
+    if turning is not None:
+        raise KvloupeError("a recording is entered once", "this one was begun before", "call kvloupe.record again")
+
+
 def check_no_sparse_run(own, listeners):
     """own: the sparse run that this recording belongs to, or None."""
     if own is None and any(listener.is_sparse for listener in listeners):
@@ -93,6 +99,13 @@ def check_continues(cache, ids, recorded):
                       "record without what takes tokens back, such as assisted generation")
     raise stopped(f"the cache has {past} tokens of which {len(recorded)} were recorded",
                   "begin the recording before the first token is fed")
+
+
+def check_generated(answer, recorded):
+    """answer: what generate gives for the row, the prompt included."""
+    if answer[: len(recorded)] != recorded:
+        raise stopped("what was generated is not what the model was fed one token after the other",
+                      "record without beam search and without what takes tokens back, such as assisted generation")
 
 
 def check_graph(error):

@@ -98,39 +98,37 @@ def _class_in_layer(model, layer):
 
 
 _COMPUTE = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
-# Models whose windowed layers alone have RoPE.
-_NOPE_UNLESS_SLIDING = {"cohere2", "exaone4"}
+_OTHER_ROPE = '{"rope_type": "other"}'
 
 
-def describe_model(model, modules, shape, rank):
-    """shape: the LayerShape of a call; the heads of a rank are some of those that the configuration names. Layer types are
-    filled in as layers are seen."""
+def describe_model(model, modules, shape, rank, turning):
+    """shape: the LayerShape of a call; the heads of a rank are some of those that the configuration names. turning: a Turning. Layer
+    types are filled in as layers are seen."""
     config = text_config(model)
     num_q_heads, num_kv_heads = shape.num_q_heads, shape.num_kv_heads
     if rank:
         num_q_heads = config.num_attention_heads
         num_kv_heads = getattr(config, "num_key_value_heads", None) or num_q_heads
     theta, scaling = rope_of(config)
+    if scaling == "none" and turning.turned and not turning.follows_theta:
+        scaling = _OTHER_ROPE
     name = os.path.basename(os.path.normpath(getattr(model.config, "_name_or_path", "") or type(model).__name__))
     return ModelInfo(
         name=name, architecture=config.model_type.removesuffix("_text"), num_layers=config.num_hidden_layers, num_q_heads=num_q_heads,
         num_kv_heads=num_kv_heads, head_dim=shape.head_dim, hidden_size=config.hidden_size,
-        softmax_scale=shape.scale, rope_theta=theta, rope_scaling=scaling,
-        layer_types=layer_types(config, modules), compute=_COMPUTE.get(str(getattr(model, "dtype", "")), ""),
+        softmax_scale=shape.scale, rope_theta=theta, rope_scaling=scaling, rope_pairing=turning.pairing,
+        layer_types=layer_types(config, modules, turning), layers_without_rope=turning.still, compute=_COMPUTE.get(str(getattr(model, "dtype", "")), ""),
         v_head_dim=shape.v_head_dim if shape.v_head_dim < shape.head_dim else 0)
 
 
-def layer_types(config, modules):
+def layer_types(config, modules, turning):
     """full, sliding or nope of each layer."""
     declared = getattr(config, "layer_types", None) or []
     types = []
     for layer in range(config.num_hidden_layers):
         module = next((module for module, at in modules.items() if at == layer), None)
         sliding = window_of(module, {}) > 0 if module is not None else declared[layer : layer + 1] == ["sliding_attention"]
-        turned = getattr(module, "use_rope", True) and has_rope(config)
-        if config.model_type in _NOPE_UNLESS_SLIDING and not sliding:
-            turned = False
-        types.append("sliding" if sliding else "full" if turned else "nope")
+        types.append("sliding" if sliding else "nope" if layer in turning.still else "full")
     return types
 
 

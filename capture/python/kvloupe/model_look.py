@@ -1,4 +1,5 @@
 """What the attention of each layer is given, seen by running one token. Needs torch and transformers."""
+import contextlib
 import dataclasses
 
 import torch
@@ -6,16 +7,13 @@ import torch
 from . import guards
 from .calls import decoder_of
 from .chunks import ChunkTable
-from .forwards import Forward, shape_of
-from .model_info import describe_model
+from .forwards import Forward, shape_of, unheard
 from .probe import state_kept
 from .tap import AttentionTap
-from .trace_model import ModelInfo
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    model: ModelInfo
     forms: list  # SoftmaxForm of each layer
     shape: object  # LayerShape of all layers
 
@@ -30,25 +28,32 @@ def look_at(model, modules):
     guards.check_shapes(shapes)
     shape = shapes[0]
     forms = [guards.softmax_of(calls[layer], shape.scale) for layer in sorted(calls)]
-    return Look(describe_model(model, modules, shape, ()), forms, shape)
+    return Look(forms, shape)
 
 
-def keys_at(model, modules, position):
-    """Layer -> keys [KV heads, 1, D] of a token that stands alone at a position."""
-    return {layer: call.key[0, :, -1:] for layer, call in _heard(model, modules, position).items()}
+def keys_at(model, modules, positions):
+    """Layer -> keys [positions, KV heads, D] of a token that stands alone at each of them."""
+    return {layer: call.key[:, :, -1] for layer, call in _heard(model, modules, positions).items()}
 
 
-def _heard(model, modules, position=None):
-    """Layer -> the call of its attention when one token runs."""
+def _heard(model, modules, positions=None):
+    """Layer -> the call of its attention when one token runs, or one alone at each of the positions."""
     calls = {}
     tap, decoder = AttentionTap(modules, calls.__setitem__), decoder_of(model)
     embeddings = decoder.get_input_embeddings()
     device, token = embeddings.weight.device, int(getattr(embeddings, "padding_idx", None) == 0)  # Padding has no embedding.
-    where = {} if position is None else {"position_ids": torch.tensor([[position]], device=device)}
+    where = {} if positions is None else {"position_ids": torch.tensor(positions, device=device).unsqueeze(1)}
+    count = len(positions or [0])
     tap.install()
     try:
-        with torch.no_grad(), state_kept(decoder):
-            decoder(input_ids=torch.tensor([[token]], device=device), use_cache=False, **where)
+        with torch.no_grad(), state_kept(decoder), unheard(decoder), _uncompiled():
+            decoder(input_ids=torch.full((count, 1), token, device=device), use_cache=False, **where)
     finally:
         tap.remove()
     return calls
+
+
+def _uncompiled():
+    """Compiling for one token would take longer than all else."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    return stance("force_eager") if stance else contextlib.nullcontext()

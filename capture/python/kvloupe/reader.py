@@ -75,10 +75,11 @@ class Trace:
                 if layer is not None:
                     self._layers[number] = layer
         self.layers = sorted(self._layers)
-        types = {array.dtype.name for layer in self._layers.values() for array in layer.arrays.values()}
-        if len(types) > 1:
+        types = [array.dtype.name for number in self.layers for name in "qkv" if (array := self._layers[number].arrays.get(name)) is not None]
+        if len(set(types)) > 1:
             self.warnings.append("q, k and v are not all of one type")
-        self.dtype = "f32" if types == {"float32"} else "f16"
+        said = header.tolerate(self.warnings, lambda: text_attribute(file, "dtype"))
+        self.dtype = {"float32": "f32", "float16": "f16"}[types[0]] if types else said if said in ("f32", "f16") else "f16"
         self.runs = self._load_runs(file, 0)
         self._first_saved = max((run.id + 1 for run in self.runs), default=0)
         self._load_sidecar()

@@ -23,6 +23,7 @@ from .query_choice import check_one_process as check_queries_of_one_process
 from .ranks import heads_of_rank, rank_of_process, rank_path
 from .tap import AttentionTap
 from .token_text import TokenText
+from .turning import turning_of
 from .weights_hash import hash_of_model
 from .writer import Header, TraceWriter
 
@@ -40,7 +41,7 @@ class Recorder:
                  queries="all", chunks=None, run=None):
         """run: the SparseRun whose model is recorded."""
         guards.check_options(chunk_size, dtype, store, batch_index)
-        self._listener = ForwardListener(model, self._before_forward, self._after_forward, lambda: self._is_deaf)
+        self._listener = ForwardListener(model, self._before_forward, self._after_forward, lambda: self._wants_nothing)
         self._run, self._cells = run, {}  # layer -> of the chunks that wait to be written
         self._model, self._path, self._force = held_model(model), path, force
         self._dtype, self._batch_index, self._wants_hash = dtype, batch_index, hash
@@ -72,6 +73,7 @@ class Recorder:
         self._losses = Losses(batch_index) if "loss" in self._store and not self._late else None
         self._chunks = ChunkTable(chunk_size)
         self._generate_hook = GenerateHook(self._model, self._before_generate, self._after_generate)
+        self._turning = None
         self._writer = None
         self._recorders = {}  # layer -> LayerRecorder
         self._shapes = {}  # layer -> shape_of its first call
@@ -82,6 +84,8 @@ class Recorder:
         self._ids = []  # of the decode chunks
         self._unfed = []  # sampled last, and not fed
         self._expected_prefill = self._expected_new = 0
+        self._fed_before, self._ends = 0, set()  # While generating: tokens that were fed before, and those that end an answer.
+        self._is_over = False  # It has ended, and other rows of the batch go on.
         self._pending = []  # chunks whose rows wait to be written
         self._written_at = time.monotonic()
 
@@ -97,9 +101,11 @@ class Recorder:
     # --- the with statement ------------------------------------------------------------------------------------------
 
     def __enter__(self):
+        guards.check_entered_once(self._turning)
         guards.check_no_sparse_run(self._run, listeners(self._model))
         self._output = PartFile(rank_path(self._path, self._rank), self._force)
         try:
+            self._turning = turning_of(self._model, self._modules) if self._run is None else self._run.turning
             self._listen()
         except BaseException:
             self._output.drop()
@@ -159,28 +165,38 @@ class Recorder:
     # --- a forward ---------------------------------------------------------------------------------------------------
 
     def _before_generate(self, options):
-        """Tokens that were fed so far."""
         settings = options.get("generation_config") or getattr(self._model, "generation_config", None)
         new = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 1
         self._expected_new = new - 1  # The last is not fed.
-        return len(self._fed)
+        ends = options.get("eos_token_id", getattr(settings, "eos_token_id", None))
+        self._ends = set(torch.as_tensor([] if ends is None else ends).flatten().tolist())
+        self._fed_before = len(self._fed)
 
-    def _after_generate(self, result, before):
+    def _after_generate(self, result):
+        """None: it raised."""
+        was_over, self._ends, self._is_over = self._is_over, set(), False
         sequences = getattr(result, "sequences", result)
-        if len(self._fed) > before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2:
-            if self._batch_index < sequences.shape[0]:
-                self._unfed = sequences[self._batch_index, len(self._fed) :].tolist()
+        if not (len(self._fed) > self._fed_before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2):
+            return
+        if self._batch_index < sequences.shape[0]:
+            answer = sequences[self._batch_index].tolist()
+            guards.check_generated(answer, self._fed)
+            self._unfed = answer[len(self._fed) :][: 1 if was_over else None]
 
     @property
-    def _is_deaf(self):
-        """The probe is no part of the sequence, and a graph that was compiled meanwhile may still tell of what comes later."""
-        return self._ended or any(reader is not None and reader.is_running for reader in (self._prober, self._late))
+    def _wants_nothing(self):
+        """The probe is no part of the sequence, nor what is fed while other rows of a batch go on, and a graph that was compiled
+        meanwhile may still tell of what comes later."""
+        return self._ended or self._is_over or any(reader is not None and reader.is_running for reader in (self._prober, self._late))
 
     def _before_forward(self, calls):
         self._forward = None
         fed = guards.ids_of_forward(calls, self._batch_index)
         cache = cache_of(calls)
         guards.check_continues(cache, fed, self._fed)
+        if len(fed) == 1 and fed[0] in self._ends and len(self._fed) > self._fed_before:
+            self._is_over = True
+            return
         if not self._fed:
             self._pads = guards.pads_of_forward(calls, self._batch_index, len(fed))
         ids = fed if self._fed else fed[self._pads :]
@@ -201,7 +217,7 @@ class Recorder:
         self._forward.decodes_first = pieces[0].phase != PREFILL and not self._ids
 
     def _heard(self, layer, call):
-        if self._is_deaf:
+        if self._listener.is_deaf:
             return
         forward = self._forward
         if forward is None:
@@ -244,7 +260,7 @@ class Recorder:
     def _begin(self, call):
         shape = shape_of(call)
         kv_heads = chosen_heads(self._heads, shape.num_kv_heads)
-        model = describe_model(self._model, self._modules, shape_of_heads(shape, kv_heads), self._rank)
+        model = describe_model(self._model, self._modules, shape_of_heads(shape, kv_heads), self._rank, self._turning)
         model.adapter, model.kv_heads = self._adapter, kv_heads
         heads = heads_of_rank(self._model, model, call, self._rank)
         num_new = len(self._forward.ids)

@@ -20,6 +20,7 @@ class Run:
     def __init__(self, group, id, trace, file):
         self._group, self._trace, self.id = group, trace, id
         self._file = file  # stays open with it
+        self.trace_path = trace.absolute_path
         self.method = text_attribute(group, "method")
         if not self.method:
             raise Defect("its attribute method is missing")

@@ -18,7 +18,7 @@ from .late_evidence import LateEvidence
 from .layer_record import rows_up_to, widened
 from .layout import DECODE, PREFILL
 from .masks import Layout
-from .model_info import attention_modules, require_layers
+from .model_info import attention_modules, describe_model, require_layers
 from .model_look import look_at
 from .past_rows import PastRows
 from .ranks import rank_of_process
@@ -26,6 +26,7 @@ from .rotary import Rotary
 from .sparse_methods import method_of
 from .spec_facts import spec_facts
 from .tap import AttentionCall, AttentionReplacement
+from .turning import turning_of
 from .weights_hash import hash_of_model
 
 # Rows of a text's first chunk on which the model's own attention is compared with what q, k and v say.
@@ -62,9 +63,11 @@ class SparseRun:
             raise _refused("a recording or another sparse run of this model is open", "end it first: kvloupe.sparse(.., record=PATH) does both")
         with _in_words_of_a_run():
             look = look_at(self._model, self._modules)
+            self.turning = turning_of(self._model, self._modules)
         self._forms, self._shape = look.forms, look.shape
-        look.model.file_hash = self._hash_for(self._asked[0])
-        self._method = method_of(*self._asked, look.model, look.forms)
+        info = describe_model(self._model, self._modules, look.shape, (), self.turning)
+        info.file_hash = self._hash_for(self._asked[0])
+        self._method = method_of(*self._asked, info, look.forms)
         self.spec, self.header = self._method.spec, self._method.header
         try:
             if self._method.decides_late:
@@ -72,7 +75,7 @@ class SparseRun:
             self._forget()
             self._rotary = None
             if self._method.reassigns or self._method.turns_back:
-                self._rotary = Rotary(self._model, self._modules, look.model, in_all_layers=self._method.turns_back)
+                self._rotary = Rotary(info, self.turning, in_all_layers=self._method.turns_back)
             self._tap.install()
             if self.late:
                 self.late.install()

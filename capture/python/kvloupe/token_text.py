@@ -25,7 +25,8 @@ class TokenText:
 
     def bytes_of(self, id):
         if id in self._added:
-            return self._added[id].encode()
+            text = self._added[id]
+            return (text.replace("\u2581", " ") if self._letters is None and self._spaced else text).encode()
         word = self._tokenizer.convert_ids_to_tokens(id)
         if word is None:  # Models have more rows than their tokenizer has tokens.
             return b""

@@ -18,6 +18,7 @@ class ModelInfo:
     rope_scaling: str
     layer_types: typing.List[str]
     rope_pairing: str = "half_split"
+    layers_without_rope: typing.FrozenSet[int] = frozenset()  # told by layer_types where they have no window
     file_hash: str = ""
     compute: str = ""  # fp32, bf16 or fp16; empty where the weights are of another type
     v_head_dim: int = 0  # channels of v that are not padding; 0 where all are

@@ -68,6 +68,24 @@ def folder_of(model):
     return pathlib.Path(config).parent if config else None
 
 
+def _is_of(model, folder):
+    """False where the embeddings are not those of the folder's files: a model made of a configuration alone names the folder, too."""
+    from safetensors import safe_open
+    embeddings = model.get_input_embeddings().weight
+    name = next((name for name, parameter in model.named_parameters() if parameter is embeddings), "")
+    if not name or hasattr(embeddings, "to_local") or embeddings.is_meta or not embeddings.is_floating_point():
+        return True
+    for path in weight_files(folder):
+        with safe_open(path, "pt") as file:
+            stored = next((key for key in file.keys() if key.endswith(name) or name.endswith(key)), None)
+            if stored is None:
+                continue
+            rows = file.get_slice(stored)[1:3]
+            own = embeddings.detach()[1:3].cpu()
+            return rows.shape != own.shape or bool((rows.to(own.dtype) == own).all())
+    return True
+
+
 def hash_of_tensors(model):
     """For a model that came from no file: names and bytes of its parameters, by name."""
     digest = hashlib.sha256()
@@ -85,7 +103,7 @@ def _bytes():
 def hash_of_model(model):
     """"" where it is not known: what a rank has of a distributed model that came from no file."""
     folder = folder_of(model)
-    known = hash_of_folder(folder) if folder else ""
+    known = hash_of_folder(folder) if folder and _is_of(model, folder) else ""
     if known:
         return known
     if any(hasattr(parameter, "to_local") or parameter.is_meta for parameter in model.parameters()):

@@ -179,7 +179,7 @@ class TraceWriter:
     def _name_layer_type(self, layer, window):
         """The call of a layer says for sure whether it has a window; its configuration may not."""
         types = self.header.model.layer_types
-        named = "sliding" if window else "full" if types[layer] == "sliding" else types[layer]
+        named = "sliding" if window else "nope" if layer in self.header.model.layers_without_rope else "full"
         if named != types[layer]:
             types[layer] = named
             self._file["model"].attrs["layer_types"] = layout.text_array(types)

@@ -58,6 +58,15 @@ class Tables(unittest.TestCase):
         self.assertEqual([row["method"].split(",")[0] for row in rows if row["phase"] == "prefill" and row["method"].startswith("quoka")],
                          ["quoka:budget_tokens=4", "quoka:budget_tokens=8"])
 
+    def test_a_run_of_another_trace(self):
+        path = copy_of("qwen3", "run-of-another")
+        with kvloupe.open(path) as trace, kvloupe.open(copy_of("qwen3", "asked")) as other:
+            run = trace.add_run("mine", last_keys(3), rows="kv_head")
+            for ask in (lambda: kvloupe.compare(other, [run]), lambda: kvloupe.explain(other.path, run, layer=0, chunk=1, kv_head=0, key=1)):
+                with self.assertRaisesRegex(kvloupe.KvloupeError, "run 0 is not of this trace; it is of .*own-run-of-another.h5"):
+                    ask()
+            self.assertEqual(kvloupe.explain(os.path.relpath(path), run, layer=0, chunk=1, kv_head=0, key=1)["method"], "custom:mine")
+
     @without_pandas
     def test_worst_and_latency_are_flat(self):
         path = recorded("qwen3")

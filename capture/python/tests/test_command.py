@@ -232,7 +232,25 @@ class Text(unittest.TestCase):
                          [b" ", b"the", b" cat", "\u00e9".encode(), b"\xe4", b"\n"])
 
 
+    def test_added_words_have_blanks_as_others_do(self):
+        backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={"<unk>": 0, "a": 1}, merges=[], unk_token="<unk>"))
+        backend.normalizer, backend.decoder = tokenizers.normalizers.Replace(" ", "\u2581"), tokenizers.decoders.Replace("\u2581", " ")
+        backend.add_tokens([tokenizers.AddedToken("\u2581\u2581", normalized=True)])
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+        ids = tokenizer("a  a", add_special_tokens=False)["input_ids"]
+        self.assertEqual(len(ids), 3)
+        self.assertEqual(b"".join(TokenText(tokenizer).bytes_of(id) for id in ids), b"a  a")
+
+
 class Weights(unittest.TestCase):
+    def test_a_model_of_a_configuration_has_not_the_files_of_its_folder(self):
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(MODELS / "llama"))
+        model.config._name_or_path = str(MODELS / "llama")
+        self.assertNotEqual(hash_of_model(model), hash_of_folder(MODELS / "llama"))
+        half = transformers.AutoModelForCausalLM.from_pretrained(MODELS / "llama", dtype=torch.bfloat16)
+        self.assertEqual(hash_of_model(half), hash_of_folder(MODELS / "llama"))
+
     def test_the_hash_is_that_of_the_files(self):
         for family in FAMILIES:
             files = sorted((MODELS / family).glob("model*.safetensors"))

@@ -13,7 +13,7 @@ import torch
 
 import kvloupe
 
-from .support import program, program_json, recorded, scratch
+from .support import load_model, program, program_json, prompt, recorded, scratch
 
 os.environ.setdefault("KVLOUPE_PYTHON", sys.executable)
 
@@ -262,6 +262,18 @@ class OwnMethod(unittest.TestCase):
         with kvloupe.open(path) as trace:
             self.assertEqual(trace.warnings, [])
             self.assertTrue(any(run.method.startswith("oracle") for run in trace.runs))
+
+    def test_a_trace_without_arrays_keeps_its_type_and_its_runs(self):
+        model = load_model("llama")
+        for dtype in ("float32", "float16"):
+            path = scratch(f"own-bare-{dtype}.h5")
+            with kvloupe.record(model, path, chunk_size=8, dtype=dtype, store=("lse",), force=True), torch.no_grad():
+                model(prompt("llama"))
+            with kvloupe.open(path) as trace:
+                self.assertEqual(trace.dtype, {"float32": "f32", "float16": "f16"}[dtype])
+                trace.add_run("mine", positions=np.zeros((len(trace.chunks), len(trace.layers), 1), np.int32))
+            info = program_json("info", path)
+            self.assertEqual(([run["method"] for run in info["runs"]], info["dtype"]), (["custom:mine"], {"float32": "f32", "float16": "f16"}[dtype]))
 
     def test_a_run_that_is_held_stays_readable(self):
         path = copy_of("llama", "held")

@@ -3,6 +3,7 @@ import functools
 import unittest
 import unittest.mock
 
+import h5py
 import numpy as np
 import torch
 import transformers
@@ -312,6 +313,27 @@ class LeftPadding(Case):
         others = torch.cat([self.padded.flip(1), self.padded])
         masks = torch.cat([torch.ones_like(self.mask), self.mask])
         self.check(lambda: self.model(others, attention_mask=masks), self.count, batch_index=1)
+
+    def test_a_row_that_ends_before_the_others(self):
+        """It is recorded as it would be alone: what is fed for the others' sake is no part of it."""
+        both = torch.cat([self.ids, self.ids.flip(1)])
+
+        def answers(ids, **options):
+            with torch.no_grad():
+                return self.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False, pad_token_id=0, **options)
+
+        first, second = answers(both, eos_token_id=None)[:, self.count :].tolist()
+        end = next(token for token in first[1:5] if token not in second and token not in first[:1])
+        for row, ids in ((0, self.ids), (1, self.ids.flip(1))):
+            told = []
+            for run, index in ((lambda ids=ids: answers(ids, eos_token_id=end), 0), (lambda: answers(both, eos_token_id=[end]), row)):
+                with self.record(run, batch_index=index) as trace:
+                    self.assertTrue(trace.complete)
+                    told.append((trace.tokens.tolist(), [tuple(chunk) for chunk in trace.chunks]))
+                with h5py.File(self.path) as file:
+                    told[-1] += (file["tokens/generated"][:].tolist(),)
+            self.assertEqual(*told)
+            self.assertEqual(told[0][2], second if row else first[: first.index(end) + 1])
 
     def test_a_mask_of_ones_own(self):
         size = self.padded.shape[1]

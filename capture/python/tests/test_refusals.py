@@ -48,6 +48,37 @@ class Refusals(unittest.TestCase):
         torch.manual_seed(0)
         self.refuse("beam search", lambda: generate(self.model, self.ids, steps=12, num_beams=4))
 
+    def test_a_beam_that_another_one_overtook(self):
+        """Few steps, in which the cache of the row never changed places."""
+        refused = 0
+        for seed in range(12):
+            torch.manual_seed(seed)
+            ids = torch.randint(3, 50, (1, 6))
+            path = scratch(f"beams{seed}.h5")
+            with torch.no_grad():
+                answer = None
+                try:
+                    with kvloupe.record(self.model, path, chunk_size=4):
+                        answer = generate(self.model, ids, steps=3, num_beams=2)[0].tolist()
+                except kvloupe.KvloupeError as refusal:
+                    self.assertIn("beam search", str(refusal))
+                    refused += 1
+            if answer is not None and path.exists():
+                with kvloupe.open(path) as trace:
+                    if trace.complete:
+                        self.assertEqual(trace.tokens.tolist(), answer[: trace.num_tokens])
+        self.assertGreater(refused, 0)
+
+    def test_a_recording_is_entered_once(self):
+        recorder = kvloupe.record(self.model, self.path, chunk_size=4)
+        with recorder, torch.no_grad():
+            self.model(self.ids)
+        whole = self.path.read_bytes()
+        with self.assertRaisesRegex(kvloupe.KvloupeError, "a recording is entered once"):
+            recorder.__enter__()
+        self.assertEqual(self.path.read_bytes(), whole)
+        self.assertFalse(self.path.with_name(self.path.name + ".part").exists())
+
     def test_an_unknown_attention(self):
         model = transformers.AutoModelForCausalLM.from_config(self.model.config)
         model.model.layers[1].self_attn = OddAttention()

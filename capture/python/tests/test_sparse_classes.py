@@ -106,10 +106,22 @@ class Classes(unittest.TestCase):
                 torch.testing.assert_close(logits_of(build("LlamaForCausalLM", attention), ids, spec), want, atol=1e-4, rtol=0)
 
     def test_keys_that_are_turned_otherwise(self):
-        # Neighbours as pairs, a part of the channels, positions that are learned.
-        for name in ("CohereForCausalLM", "GlmForCausalLM", "PhiForCausalLM", "GPT2LMHeadModel"):
+        # A part of the channels, positions that are learned.
+        for name in ("GlmForCausalLM", "PhiForCausalLM", "GPT2LMHeadModel"):
             with self.subTest(name=name), self.assertRaisesRegex(kvloupe.KvloupeError, "how this model turns its keys"):
                 logits_of(build(name), tokens(), "streaming_llm:budget_tokens=6,positions=reassigned")
+
+    def test_neighbours_that_are_turned_as_pairs(self):
+        """Keys moved on and back again are the keys: where all are kept, nothing changes; else it is another answer than without moving."""
+        model, ids, spec = build("CohereForCausalLM"), tokens(), "streaming_llm:budget_tokens={},positions={}"
+        torch.testing.assert_close(logits_of(model, ids, spec.format(1000, "reassigned")), logits_of(model, ids), atol=1e-4, rtol=0)
+        path = scratch("cohere.h5")
+        with kvloupe.sparse(model, spec.format(6, "reassigned"), record=path, chunk_size=8), torch.no_grad():
+            model(ids)
+        with kvloupe.open(path) as trace:
+            self.assertEqual(trace.model["rope_pairing"], "interleaved")
+        rows = [program_json("compare", path, "--method", spec.format(6, how))["rows"][0]["output_error"] for how in ("reassigned", "original")]
+        self.assertGreater(abs(rows[0] - rows[1]), 1e-3)
 
     def test_an_adapter(self):
         model, ids = peft.get_peft_model(build("LlamaForCausalLM"), peft.LoraConfig(task_type="CAUSAL_LM")), tokens()

@@ -51,8 +51,11 @@ PrunedLanes prune_lanes(const Cell& cell, const BasisPtr& basis, const LanePruni
 at::Tensor attend_lanes(const Cell& cell, const LaneScores& scores) {
   if (!scores.values.defined())
     return attention::lane_chunk_attention(scores.queries, scores.keys, cell.v, cell.softmax);
+  // Those that a window hides have no sliced values: positions count from the first that has.
+  attention::LaneKeys keys = scores.keys;
+  keys.first_position -= cell.first_key + cell.kv_len() - scores.values.size(1);
   const at::Tensor lanes =
-      attention::lane_chunk_attention(scores.queries, scores.keys, scores.values, cell.softmax);
+      attention::lane_chunk_attention(scores.queries, keys, scores.values, cell.softmax);
   const std::int64_t heads = cell.num_kv_heads(), stored = lanes.size(2);
   const at::Tensor directions = value_directions_of(cell, *scores.basis).narrow(2, 0, stored);
   return at::bmm(lanes.to(at::kFloat).view({heads, -1, stored}), directions.transpose(1, 2))

@@ -61,6 +61,10 @@ std::string without_budget(const std::string& method) {
   }
 }
 
+// Columns of methods without a number of keys.
+constexpr const char* kAllKeys = "none";
+constexpr const char* kOwnBudget = "own";
+
 std::string number_or_nothing(std::int64_t number) {
   return number < 0 ? "" : std::to_string(number);
 }
@@ -72,10 +76,11 @@ analysis::NameOfSample column_of(const std::string& across) {
     return [](const ResultSample& sample) {
       return std::isnan(sample.depth) ? "" : format_shortest(sample.depth);
     };
-  // Dense has no budget, and stands beside all of them.
+  // Dense has no budget, and stands beside all of them; so do methods that keep as much as they see fit.
   if (across == kBudget)
     return [](const ResultSample& sample) {
-      return sample.method == kDense ? "none" : number_or_nothing(sample.budget);
+      if (sample.method == kDense) return std::string(kAllKeys);
+      return sample.budget < 0 ? std::string(kOwnBudget) : std::to_string(sample.budget);
     };
   return [](const ResultSample& sample) { return sample.task; };
 }
@@ -83,8 +88,10 @@ analysis::NameOfSample column_of(const std::string& across) {
 std::string column_label(const std::string& across, const std::string& column) {
   if (across == "depth") return column + " %";
   if (across == "task") return printable(column);
+  if (column == kAllKeys) return "all keys";
+  if (column == kOwnBudget) return "no fixed budget";
   const auto number = parse_int(column);
-  if (!number) return across == kBudget ? "all keys" : column;
+  if (!number) return column;
   return format_count(*number) + (across == "length" ? " tokens" : " keys");
 }
 
@@ -100,6 +107,11 @@ std::ptrdiff_t worst_of(const analysis::ScoreTable& scores) {
   return worst;
 }
 
+const char* place_word(const std::string& across, const std::string& column) {
+  if (column == kOwnBudget) return "with";
+  return across == "task" ? "in" : across == "depth" ? "at depth" : "at";
+}
+
 std::string finding_of(const TaskScoresQuestion& question, const Answer& answer) {
   const analysis::ScoreTable& scores = answer.scores;
   const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(answer.worst, 0));
@@ -112,15 +124,15 @@ std::string finding_of(const TaskScoresQuestion& question, const Answer& answer)
       lost += cell.worse;
     }
     if (paired == 0) return "";
-    return fmt::format("No method does worse than {} {}.", other,
-                       lost > 0 ? "on average" : "on any sample");
+    const std::string counted =
+        answer.left_out == 0 ? "" : fmt::format(" of those with a {}", question.across);
+    return fmt::format("No method does worse than {} {}{}.", other,
+                       lost > 0 ? "on average" : "on any sample", counted);
   }
   const std::string p = p_text(worst->p);
   return fmt::format("{} falls furthest below {} {} {}: {} against {} ({}{}).",
                      answer.row_labels[at / scores.columns.size()], other,
-                     question.across == "task"    ? "in"
-                     : question.across == "depth" ? "at depth"
-                                                  : "at",
+                     place_word(question.across, scores.columns[at % scores.columns.size()]),
                      answer.column_labels[at % scores.columns.size()],
                      score_text(worst->paired_mean), score_text(worst->their_mean),
                      words_of_samples(worst->paired), p.empty() ? "" : ", " + p);
@@ -142,6 +154,7 @@ ResultsSight scores_across_more_than_one(const ReadResults& results) {
     for (const ResultSample& sample : results.file.samples)
       if (sample.method != kDense) columns.insert(column_of(across)(sample));
     columns.erase("");
+    columns.erase(kOwnBudget);
     if (columns.size() < 2) continue;
     if (across != std::string_view("task")) sight.options[std::string(kView) + ".across"] = across;
     break;
@@ -157,11 +170,14 @@ Answer TaskScoresQuestion::work(Steps& /*steps*/) const {
   const bool budgets = across == kBudget;
   const auto row = [&](const ResultSample& sample) {
     if (!shows(sample)) return std::string();
-    return budgets ? without_budget(sample.method) : sample.method;
+    return budgets && sample.budget >= 0 ? without_budget(sample.method) : sample.method;
   };
   std::vector<std::string> first = budgets ? std::vector<std::string>{kDense} : methods;
   Answer answer{
-      analysis::score_table(results->file, row, column_of(across), against, first), {}, {}, {}, -1};
+      analysis::score_table(results->file, row, column_of(across), against, first), {}, {}, {}};
+  answer.left_out = std::ranges::count_if(results->file.samples, [&](const ResultSample& sample) {
+    return !row(sample).empty() && column_of(across)(sample).empty();
+  });
   for (const std::string& name : answer.scores.rows)
     answer.row_labels.push_back(budgets ? printable(name) : results->label_of(name));
   for (const std::string& name : answer.scores.columns)

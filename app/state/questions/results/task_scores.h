@@ -18,7 +18,8 @@ struct TaskScoresQuestion : OfResults {
     analysis::ScoreTable scores;
     std::vector<std::string> row_labels, column_labels;  // as people read them
     std::string finding;                                 // one sentence
-    std::ptrdiff_t worst = -1;  // the cell in scores that it names; -1: none
+    std::ptrdiff_t worst = -1;    // the cell in scores that it names; -1: none
+    std::ptrdiff_t left_out = 0;  // samples of what is shown that have no column
   };
 
   std::string key() const { return OfResults::key(across); }

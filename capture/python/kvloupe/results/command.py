@@ -96,6 +96,7 @@ def run_merge(options):
     records = sorted(merged.values(), key=lambda record: (record["task"], record["doc"], table.order(record["method"])))
     whole = planned.joined(plans, records)
     write_results(options.output, runs[0], records, whole)
+    _warn_of_traces(records, options.output)
     put(f"{options.output}: {len(records):,} of {planned.total(whole):,} samples")
 
 
@@ -105,3 +106,11 @@ def _moved(trace, before, now):
         return ""
     folders = [os.path.dirname(os.path.abspath(path)) for path in (before, now)]
     return os.path.relpath(os.path.join(folders[0], trace), folders[1])
+
+
+def _warn_of_traces(records, output):
+    """The window opens what lies below the results alone: a file may be anyone's, and name any other."""
+    outside = sum(record["trace"].split(os.sep)[0] == os.pardir for record in records)
+    if outside:
+        print(f"warning: the window opens the traces of {outside:,} samples not from {output}; they lie outside of its folder; "
+              "write the joined file into a folder above both", file=sys.stderr)

@@ -15,10 +15,10 @@ def wilson(successes, count):
 
 
 def sign_test(better, worse):
-    """Two-sided and exact: how likely so uneven a split is by chance. Of scores 0 and 1 this is McNemar's exact test."""
+    """Two-sided and exact: how likely so uneven a split is by chance. Of scores 0 and 1 this is McNemar's exact test. Of no split nothing is known."""
     count, fewer = better + worse, min(better, worse)
     if count == 0:
-        return 1.0
+        return math.nan
     tail = term = 1
     for k in range(fewer):
         term = term * (count - k) // (k + 1)  # The next binomial coefficient, without computing each anew.

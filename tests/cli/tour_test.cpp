@@ -1,0 +1,42 @@
+// `validate` of a tour: what a page asks for is looked for in its trace.
+#include "tests/cli/cli_test.h"
+
+#include <fstream>
+#include <string>
+
+namespace kvloupe {
+namespace {
+
+const std::string kTrace = std::string(KVLOUPE_TEST_DATA_DIR) + "/v1_tiny.h5";
+
+ProgramResult validate(const std::string& page, const std::string& body = "Text.") {
+  std::ofstream("tour.md") << "---\ntitle: T\ntrace: " << kTrace << "\n---\n# One\n```tour\n"
+                           << page << "\n```\n"
+                           << body << "\n";
+  return run_program({"validate", "tour.md"});
+}
+
+TEST(ValidateTour, WhatItsPagesAskForIsInTheTrace) {
+  const std::string method = "method: random:budget_tokens=6\n";
+  const ProgramResult sound =
+      validate(method + "goto: layer=0,chunk=2,span=needle\nknob: budget_tokens\ndone: chunk=3");
+  EXPECT_EQ(sound.exit_code, 0) << sound.standard_error;
+  EXPECT_THAT(sound.standard_output, HasSubstr("tour.md: sound"));
+  const auto refused = [&](const std::string& page, const std::string& why) {
+    expect_refused(validate(page), 1, why);
+  };
+  refused("goto: layer=40", "layer 40");
+  refused("goto: chunk=99", "chunk 99");
+  refused("goto: span=nothing", "nothing");
+  refused("method: run:9", "run 9 is not in this trace");
+  refused("method: custom:nope", "custom:nope");
+  refused(method + "done: chunk=99", "chunk 99");
+  refused(method + "knob: num_queries", "random has no parameter num_queries");
+  refused("other-trace: nowhere.h5", "nowhere.h5");
+  refused("try: See $\\foo{x}$ now", "\\foo is not known");
+  refused("see: See $\\foo{x}$ now", "\\foo is not known");
+  expect_refused(validate(method, "See $\\foo{x}$."), 1, "\\foo is not known");
+}
+
+}  // namespace
+}  // namespace kvloupe
