@@ -53,6 +53,28 @@ def texts(count):
     return [" ".join(random.Random(seed).choices(WORDS, k=8 + 3 * seed % 40)) for seed in range(count)]
 
 
+# As winogrande: the choices are contexts, the text is the number of the right one, and the target their common ending.
+CONTEXTS = """task: tiny_contexts
+output_type: multiple_choice
+doc_to_text: "{{{{label}}}}"
+doc_to_choice: "{{{{[text ~ ' the cat', text ~ ' the dog', text ~ ' a mat']}}}}"
+doc_to_target: "and saw"
+num_fewshot: 0
+"""
+SEVERAL = """task: tiny_several
+output_type: multiple_choice
+doc_to_text: "{{{{text}}}}"
+doc_to_choice: ["the cat", "the dog", "a mat"]
+doc_to_target: "{{{{[label, 2]}}}}"
+num_fewshot: 0
+"""
+ALONE = """task: tiny_alone
+output_type: multiple_choice
+doc_to_text: ""
+doc_to_choice: ["the cat", "the dog", "a mat"]
+doc_to_target: "{{{{label}}}}"
+num_fewshot: 0
+"""
 LESS_IS_BETTER = """task: tiny_loss
 output_type: generate_until
 doc_to_text: "{{{{text}}}}"
@@ -83,7 +105,8 @@ def tasks(count=6, shots=1):
     data = folder / "data.json"
     data.write_text("\n".join(json.dumps({"text": text, "target": "the", "label": at % 3}) for at, text in enumerate(texts(count))))
     (folder / "loss.py").write_text(LOSS)
-    for name, form in (("text", GENERATION), ("choice", CHOICE), ("rolling", ROLLING), ("loss", LESS_IS_BETTER), ("word", LAST_WORD)):
+    for name, form in (("text", GENERATION), ("choice", CHOICE), ("rolling", ROLLING), ("loss", LESS_IS_BETTER), ("word", LAST_WORD),
+                       ("contexts", CONTEXTS), ("several", SEVERAL), ("alone", ALONE)):
         (folder / f"tiny_{name}.yaml").write_text((HEAD + form).format(data=data, shots=shots))
     return folder
 

@@ -17,13 +17,15 @@ from lm_eval.tasks import TaskManager
 
 import kvloupe
 from kvloupe.eval import harness_tasks
+from kvloupe.eval.begin_token import begin_token
+from kvloupe.eval.program_traces import ProgramTraces
 from kvloupe.results import planned
 from kvloupe.results.record import nan_as_unknown
 from kvloupe.results.results_file import read_results, write_results
 
-from .eval_cases import MODEL, command, evaluate, killed_after, tasks
-from .support import MODELS, scratch
-from .test_eval_traces import COUNT, OTHER, SPEC, by_doc, fresh, ids_of_methods, told, trace_of
+from .eval_cases import MODEL, command, evaluate, killed_after, tasks, texts
+from .support import MODELS, load_tokenizer, scratch
+from .test_eval_traces import COUNT, OTHER, SPEC, by_doc, fresh, ids_of, ids_of_methods, told, trace_of
 
 
 def record(path, identity, *, model=MODEL, folder=None, expect=0):
@@ -110,6 +112,15 @@ class OneSample(unittest.TestCase):
         record(path, latest["id"])
         self.assertEqual(sum(bool(each["trace"]) for each in read_results(path)[1]), 2)
 
+    def test_a_text_without_context(self):
+        """Before it the model reads its begin token, which this tokenizer does not add."""
+        for model in (MODEL, MODEL / "model.gguf", f"hf:{MODEL}"):
+            path = fresh("one-rolling.h5")
+            records = evaluate(path, "--tasks", "tiny_rolling", "--limit", 1, "--model", model)
+            record(path, records[0]["id"], model=model)
+            with trace_of(path, read_results(path)[1][0]) as trace:
+                self.assertEqual(trace.tokens.tolist(), [load_tokenizer("llama").bos_token_id, *ids_of(texts(1)[0])], model)
+
     def test_by_transformers(self):
         path = fresh("one-hf.h5")
         records = evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--method", SPEC, "--model", f"hf:{MODEL}")
@@ -195,6 +206,13 @@ class Refused(unittest.TestCase):
                 self.refuse(f"there is no task {name[:80]}; neither", path=path)
         self.assertFalse(ran.exists())
 
+    def test_a_begin_token_that_nobody_names(self):
+        path = fresh("refused-begin.h5")
+        identity = evaluate(path, "--tasks", "tiny_rolling", "--limit", 1)[0]["id"]
+        with mock.patch("kvloupe.eval.program_traces.begin_token", lambda _: None):
+            self.refuse("its begin token, and the model's files do not say what it is called; record another sample", identity, path)
+        self.assertFalse(scratch("refused-begin.h5.traces").exists())
+
     def test_no_room(self):
         with mock.patch("shutil.disk_usage", lambda _: types.SimpleNamespace(free=1 << 20)):
             self.refuse("1 trace cannot be recorded; that takes about ")
@@ -210,6 +228,40 @@ class Refused(unittest.TestCase):
         record(path, self.id)
         self.assertEqual(journal.read_bytes(), before)
         self.assertTrue(kvloupe.open(path.parent / read_results(path)[1][-1]["trace"]).complete)
+
+
+class BeginTokens(unittest.TestCase):
+    def traces(self, model):
+        return ProgramTraces(types.SimpleNamespace(chunk_size=16, device="cpu", compute="auto", threads=1, apply_chat_template=False), str(model))
+
+    def begun(self, model, text):
+        """Its tokens; where the tokenizer has a begin token before it by itself, it is not put there twice."""
+        path = scratch("begun.h5")
+        self.traces(model).record(path, text, [], {}, True)
+        with kvloupe.open(path) as trace:
+            return trace.tokens.tolist()
+
+    def test_a_tokenizer_that_adds_it(self):
+        folder = scratch("adds-it")
+        shutil.copytree(MODEL, folder)
+        settings = folder / "tokenizer_config.json"
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"add_bos_token": True}))
+        self.assertEqual(self.begun(folder, "the cat"), self.begun(MODEL, "the cat"))
+
+    def test_words_that_look_like_special_tokens(self):
+        with self.assertRaisesRegex(kvloupe.KvloupeError, "which were text, would be tokens; "):
+            self.begun(MODEL, "the <|end_of_text|> cat")
+
+    def test_what_the_files_say(self):
+        self.assertEqual([begin_token(path) for path in (MODEL, MODEL / "model.gguf")], ["<|begin_of_text|>"] * 2)
+        folder = scratch("names-an-end")
+        folder.mkdir()
+        (folder / "tokenizer_config.json").write_text('{"bos_token": null, "eos_token": {"content": "</s>"}}')
+        self.assertEqual(begin_token(folder), "</s>")
+        for wrong in (b"", b"GGUF", b"GGUF\3\0\0\0" + bytes(8) + b"\1"):
+            path = scratch("no-model.gguf")
+            path.write_bytes(wrong)
+            self.assertIsNone(begin_token(path))
 
 
 class Stopped(unittest.TestCase):

@@ -1,4 +1,5 @@
 """Runs that are added to, documents that are too long, and options that would change nothing."""
+import functools
 import hashlib
 import json
 import math
@@ -195,6 +196,14 @@ class Scores(unittest.TestCase):
         self.assertEqual((record["direction"], record["score"]), (-1, 4.0 + len(record["answer"])))
 
 
+    def test_numbers_that_json_does_not_have(self):
+        folder, path = scratch("unknown-numbers"), fresh("unknown-numbers.h5")
+        shutil.copytree(tasks(), folder)
+        (folder / "loss.py").write_text('def of(doc, results):\n    return {"loss": {"a": float("nan"), "b": [float("inf"), 1.0]}}\n')
+        records = evaluate(path, "--tasks", "tiny_loss", "--limit", 1, "--include-path", folder)
+        self.assertEqual(records[0]["metrics"], {"loss,none": {"a": None, "b": [None, 1.0]}})
+
+
 class TooLong(unittest.TestCase):
     def test_the_others_are_answered(self):
         folder = tasks(4)
@@ -293,6 +302,19 @@ class Refused(unittest.TestCase):
             self.assertIn(reason, said)
             self.assertTrue(said.startswith("error: ") and said.count("; ") == 2, said)
             self.assertFalse(scratch("refused.h5.journal").exists())
+
+    def test_likelihoods_by_a_method_that_selects_in_decoding(self):
+        path = fresh("decoding.h5")
+        for method in ("quest:budget_tokens=16,prefill=dense", "h2o:budget_tokens=8,start=decode"):
+            for task in ("tiny_choice", "tiny_rolling"):
+                said = evaluate(path, "--tasks", f"tiny_text,{task}", "--limit", 1, "--method", method, expect=1)
+                self.assertTrue(said.startswith(f"error: {method} would change nothing in {task}; "), said)
+                self.assertEqual(said.count("; "), 2)
+            lm = types.SimpleNamespace(method=method)
+            with self.assertRaisesRegex(KvloupeError, "would change nothing in t; "):
+                KvloupeLM.loglikelihood(types.SimpleNamespace(_responses=functools.partial(KvloupeLM._responses, lm)), [types.SimpleNamespace(task_name="t")])
+            self.assertFalse(path.exists() or scratch("decoding.h5.journal").exists())
+        self.assertEqual(len(evaluate(path, "--tasks", "tiny_text", "--limit", 1, "--method", method)), 2)
 
     def test_options_that_say_what_holds(self):
         self.assertEqual(generation("do_sample=False,temperature=0.0,max_gen_toks=3,until=x"),

@@ -1,4 +1,5 @@
 """Intervals, tests and tables of results, against sums by hand."""
+import contextlib
 import csv
 import fcntl
 import io
@@ -7,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -14,6 +16,7 @@ import h5py
 
 from kvloupe.errors import KvloupeError
 from kvloupe.results import planned
+from kvloupe.results.command import run_merge
 from kvloupe.results.journal import Journal
 from kvloupe.results.record import nan_as_unknown
 from kvloupe.results.results_file import read_results, write_results
@@ -56,7 +59,7 @@ class Statistics(unittest.TestCase):
         self.assertTrue(all(map(math.isnan, wilson(0, 0))))
 
     def test_sign(self):
-        self.assertEqual(sign_test(0, 0), 1.0)
+        self.assertTrue(math.isnan(sign_test(0, 0)))
         self.assertEqual(sign_test(3, 3), 1.0)
         self.assertAlmostEqual(sign_test(0, 5), 2 / 32)
         self.assertAlmostEqual(sign_test(9, 1), 2 * 11 / 1024)
@@ -73,6 +76,11 @@ class Tables(unittest.TestCase):
         self.assertAlmostEqual(h2o["relative"], 2 / 3)
         self.assertAlmostEqual(h2o["difference"], -0.2)
         self.assertTrue(math.isnan(rows_of(both([(0, 0)]))[1]["relative"]))
+
+    def test_no_test_of_samples_that_do_not_differ(self):
+        path = written("alike.h5", both([(1, 1), (0, 0)]))
+        rows = list(csv.DictReader(io.StringIO(command("results", path, "--csv", "--against", "dense"))))
+        self.assertEqual([(row["better"], row["p"]) for row in rows], [("", ""), ("0", "")])
 
     def test_grid(self):
         places = [(1024, 0.0, 1), (1024, 0.0, 0), (2048, 50.0, 1)]
@@ -260,6 +268,17 @@ class File(unittest.TestCase):
         self.assertEqual(sorted(entry["id"] for entry in read_results(joined)[1]), sorted(entry["id"] for entry in both([(1, 0), (0, 0), (1, 1)])))
         self.assertIn("exists already", command("eval", "merge", joined, "-o", joined, expect=1))
 
+    def test_traces_that_the_window_does_not_open_are_told(self):
+        records = [{**each, "trace": "r.h5.traces/a.h5"} for each in both([(1, 0)])]
+        for folder, outside in (("beside", True), (".", False)):
+            part, joined = written("with-traces.h5", records), scratch(folder) / "joined-traces.h5"
+            joined.parent.mkdir(exist_ok=True)
+            errors = io.StringIO()
+            with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+                run_merge(types.SimpleNamespace(parts=[str(part)], output=str(joined), force=True))
+            self.assertEqual("the traces of 2 samples not from" in errors.getvalue(), outside, folder)
+            self.assertEqual("write the joined file into a folder above both" in errors.getvalue(), outside, folder)
+
     def test_a_full_disk_behind_standard_output_is_said(self):
         path = written("full.h5", both([(1, 0)]))
         with open("/dev/full", "w") as full:
@@ -275,11 +294,9 @@ class File(unittest.TestCase):
         for row in ours:
             of_program = theirs[row["method"], row["task"]]
             self.assertEqual((int(of_program["samples"]), int(of_program["refused"])), (row["samples"], row["refused"] or 0))
-            for name in ("score", "low", "high", "kept", "difference", "better", "worse"):
+            for name in ("score", "low", "high", "kept", "difference", "better", "worse", "p"):
                 value = math.nan if row[name] is None else row[name]
                 self.assertAlmostEqual(float(of_program[name] or "nan"), value, 12) if not math.isnan(value) else self.assertEqual(of_program[name], "")
-            if row["better"] or row["worse"]:
-                self.assertAlmostEqual(float(of_program["p"]), row["p"], 12)
 
     def test_what_differs_is_named(self):
         runs = {seed: {"model": "m", "options": {"seed": seed, "engine": "program"}, "versions": {"torch": str(seed)}} for seed in (1, 2)}

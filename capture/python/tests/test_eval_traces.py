@@ -201,6 +201,41 @@ class Asked(unittest.TestCase):
             with trace_of(path, record) as trace:
                 self.assertEqual(trace.tokens.tolist(), ids_of(texts(2)[record["doc"]] + choices[record["doc"]]))
 
+    def recorded(self, name, task, *arguments):
+        """The records of three documents, each with its trace."""
+        path = fresh(name)
+        with mock.patch("kvloupe.eval.traces.failing", all_fail):
+            return path, evaluate(path, "--tasks", task, "--limit", 3, "--method", SPEC, "--trace", "failing", *arguments)
+
+    def test_choices_that_are_contexts(self):
+        path, records = self.recorded("contexts-trace.h5", "tiny_contexts")
+        for record in records:
+            choices = [texts(3)[record["doc"]] + ending for ending in (" the cat", " the dog", " a mat")]
+            self.assertEqual(record["expected"], choices[record["doc"]])
+            self.assertIn(record["answer"], choices)
+            self.assertEqual(record["score"], float(record["answer"] == record["expected"]))
+            with trace_of(path, record) as trace:
+                self.assertEqual(trace.tokens.tolist(), ids_of(record["expected"] + " and saw"))
+
+    def test_several_right_choices(self):
+        path, records = self.recorded("several-trace.h5", "tiny_several")
+        names = "the cat", "the dog", "a mat"
+        for record in records:
+            right = [names[record["doc"]], names[2]]
+            self.assertEqual(record["expected"], ", ".join(right))
+            self.assertEqual(record["score"], float(record["answer"].strip() in right))
+            with trace_of(path, record) as trace:
+                marked = {trace.text(span.begin, span.end).strip() for span in trace.spans}
+                self.assertIn(right[0], marked)
+
+    def test_texts_without_context(self):
+        for model in (MODEL, f"hf:{MODEL}"):
+            path, records = self.recorded("alone-trace.h5", "tiny_alone", "--model", model)
+            for record in records:
+                with trace_of(path, record) as trace:
+                    words = (" the cat", " the dog", " a mat")[record["doc"]]
+                    self.assertEqual(trace.tokens.tolist(), [load_tokenizer("llama").bos_token_id, *ids_of(words)], model)
+
     def test_needles(self):
         path = fresh("needle-trace.h5")
         with mock.patch("kvloupe.eval.traces.failing", all_fail):

@@ -16,7 +16,7 @@ from ..results.table import summary
 from ..standard_output import put
 from . import harness_tasks, workers
 from .data_folder import data_from, default_folder
-from .methods import budget_of, with_budgets
+from .methods import budget_of, check_likelihoods, with_budgets
 from .model import KvloupeLM
 from .origins_now import hash_of_method, hash_of_task, is_shipped
 from .part import Part
@@ -71,6 +71,7 @@ def _evaluated(options, run, methods, model, gen_kwargs, before, plan, journal):
     lm = opened(options, model, methods[0])
     samples = asked_samples(options, lm, gen_kwargs)
     _check_grid(options, samples)
+    check_likelihoods(methods, [sample.name for sample in samples if sample.asks_likelihoods])
     mine = samples[options.shard[0] - 1 :: options.shard[1]]
     own, others = Part(*options.part).own([_id(run, sample, method) for method in methods for sample in mine]) if options.part else (None, {})
     done = {record["id"]: record for record in [*journal.records, *before]}  # A journal knows of no traces.

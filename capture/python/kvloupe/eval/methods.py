@@ -21,3 +21,17 @@ def with_budgets(methods, budgets):
 def budget_of(method):
     """In tokens; -1 where the SPEC has none."""
     return int(spec_facts(method)["parameters"].get("budget_tokens", 0)) or -1
+
+
+def check_likelihoods(methods, tasks):
+    """A likelihood is prefill alone, so a method that selects in decoding alone scores as dense. tasks: names of those that ask for likelihoods."""
+    idle = [method for method in methods if _keeps_all_in_prefill(method)]
+    if idle and tasks:
+        raise KvloupeError(f"{idle[0]} would change nothing in {tasks[0]}",
+                           "that task asks for likelihoods, which are computed in prefill, where this method keeps all keys",
+                           "leave one of both out, or let the method select in prefill, too")
+
+
+def _keeps_all_in_prefill(method):
+    parameters = {} if method == "dense" else spec_facts(method)["parameters"]
+    return parameters.get("prefill") == "dense" or parameters.get("start") == "decode"  # of quest and h2o

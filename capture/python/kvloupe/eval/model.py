@@ -6,6 +6,7 @@ from lm_eval.utils import simple_parse_args_string
 from ..errors import KvloupeError
 from ..eval_engine import ENGINES, engine_of
 from . import lent_tokenizer
+from .methods import check_likelihoods
 
 
 @register_model("kvloupe")
@@ -72,6 +73,8 @@ class KvloupeLM(LM):
     # --- one request ---------------------------------------------------------------------------------------------------
 
     def _responses(self, kind, requests):
+        if kind != "generate_until":
+            check_likelihoods([self.method], [request.task_name for request in requests])
         responses = []
         for request in requests:
             response, _ = self.answer(kind, request.args)

@@ -12,6 +12,12 @@ def prompt_of(sample, target):
     return request.args[0] if request.request_type == "generate_until" else "".join(request.args)
 
 
+def is_alone(sample, target):
+    """Whether that text has no context."""
+    request = sample.requests[_choice(sample, target)]
+    return request.request_type != "generate_until" and not "".join(request.args[:-1]).strip()
+
+
 def _choice(sample, target):
     """A task names it by its number, by its text, or names several."""
     if sample.task.OUTPUT_TYPE != "multiple_choice":

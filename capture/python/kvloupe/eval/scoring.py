@@ -29,6 +29,10 @@ class Sample:
         return length_of(self.doc)
 
     @property
+    def asks_likelihoods(self):
+        return self.requests[0].request_type != "generate_until"
+
+    @property
     def digest(self):
         """The same for all methods, and whatever else is run."""
         return _hash(self.identity)[:32]
@@ -109,9 +113,9 @@ def answered(sample, lm):
         request.resps[:] = [response] * (request.repeats or 1)
         request.filtered_resps.clear()
     try:
-        metrics, filtered, target = _scored(sample)
+        metrics = _scored(sample)
         score, direction = _main(metrics, sample)
-        record |= {"answer": _answer(sample, responses, filtered), "expected": ", ".join(expected_texts(sample, target))}
+        record |= {"answer": _answer(sample, responses), "expected": ", ".join(expected_texts(sample, target_of(sample)))}
     except Exception as error:
         raise _failed(f"sample {sample.number} of {sample.name} cannot be scored", error, "check the task") from None
     kept = [details["kept"] for details in said if details.get("kept") is not None]
@@ -124,20 +128,21 @@ def _scored(sample):
     """{"metric,filter": value}, by the filters and metrics of the task, as the harness's evaluate does."""
     for ensemble in sample.task._filters:
         ensemble.apply(sample.requests)
-    metrics, first = {}, None
+    metrics = {}
     for name in sample.requests[0].filtered_resps:
         filtered = [request.filtered_resps[name] for request in sample.requests]
-        first = filtered if first is None else first
         for metric, value in sample.task.process_results(sample.doc, filtered).items():
             metrics[f"{metric},{name}"] = _finite(json.loads(json.dumps(value, default=handle_non_serializable)))
     # Tasks of several lengths say -1 for the others.
-    return {name: value for name, value in metrics.items() if not (value == -1 and name[0].isdecimal())}, first, sample.task.doc_to_target(sample.doc)
+    return {name: value for name, value in metrics.items() if not (value == -1 and name[0].isdecimal())}
 
 
 def _finite(value):
     """JSON has no other numbers: null stands for them."""
     if isinstance(value, list):
         return [_finite(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -153,19 +158,32 @@ def _main(metrics, sample):
     return numbers.get(metric, math.nan), -1 if directions.get(metric) is False else 1
 
 
-def _answer(sample, responses, filtered):
-    if sample.requests[0].request_type == "generate_until":
+def _answer(sample, responses):
+    if not sample.asks_likelihoods:
         return str(responses[0])
-    if sample.task.OUTPUT_TYPE == "multiple_choice":
-        best = max(range(len(responses)), key=lambda at: responses[at][0])
-        return str(sample.requests[best].args[-1])
-    return ""
+    if sample.task.OUTPUT_TYPE != "multiple_choice":
+        return ""
+    choices = sample.task.doc_to_choice(sample.doc)
+    best = max(range(len(choices)), key=lambda at: responses[at][0])  # Behind the choices a task may ask for them without the question.
+    return str(choices[best] if has_contexts(sample) else sample.requests[best].args[-1])
+
+
+def has_contexts(sample):
+    """Whether the choices are contexts with one ending for all, as winogrande's."""
+    return bool(getattr(sample.task, "multiple_input", 0))
+
+
+def target_of(sample):
+    """What the task expects. Of choices that are contexts the harness has the number of the right one for the text, and the ending for the target."""
+    return sample.task.doc_to_text(sample.doc) if has_contexts(sample) else sample.task.doc_to_target(sample.doc)
 
 
 def expected_texts(sample, target):
-    if sample.task.OUTPUT_TYPE == "multiple_choice" and isinstance(target, int):
-        choices = sample.task.doc_to_choice(sample.doc)
-        return [str(choices[target])] if 0 <= target < len(choices) else []
+    """Of choices, which a task may name by their numbers, these texts."""
     if sample.task.OUTPUT_TYPE == "loglikelihood_rolling":
         return []
-    return list(map(str, target)) if isinstance(target, list) else [str(target)]
+    targets = target if isinstance(target, list) else [target]
+    if sample.task.OUTPUT_TYPE == "multiple_choice":
+        choices = sample.task.doc_to_choice(sample.doc)
+        targets = [choices[each] if isinstance(each, int) else each for each in targets if not isinstance(each, int) or 0 <= each < len(choices)]
+    return list(map(str, targets))

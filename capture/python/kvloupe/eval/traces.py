@@ -8,7 +8,8 @@ import sys
 from .. import open as open_trace
 from ..errors import KvloupeError
 from .failing import failing
-from .sample_prompt import prompt_of, spans_of, tokens_of
+from .sample_prompt import is_alone, prompt_of, spans_of, tokens_of
+from .scoring import target_of
 
 
 def record_failing(options, model, samples, methods, records, write):
@@ -56,8 +57,8 @@ class _Wanted:
 
     def __init__(self, sample, worse, of_method, output):
         self._sample, self._folder = sample, os.path.dirname(os.path.abspath(output))
-        target = sample.task.doc_to_target(sample.doc)
-        self.text = prompt_of(sample, target)
+        target = target_of(sample)
+        self.text, self._is_alone = prompt_of(sample, target), is_alone(sample, target)
         self.spans = spans_of(sample, target, self.text)
         self._records = of_method
         known = next((record["trace"] for record in of_method.values() if record["trace"] and self._exists(record["trace"])), None)
@@ -75,7 +76,7 @@ class _Wanted:
                 recorder.add_run(self.path, method)
         else:
             with _whole_or_none(self.path):
-                recorder.record(self.path, self.text, self.missing, self.spans)
+                recorder.record(self.path, self.text, self.missing, self.spans, self._is_alone)
                 self._check_tokens()
         for method in ("dense", *self.missing):
             self._records[method]["trace"] = self._name

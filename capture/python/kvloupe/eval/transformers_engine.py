@@ -55,9 +55,7 @@ class TransformersEngine:
             ids = self._ids(context + continuation, special)
             begin = self._ids(context, special).shape[1]
         else:
-            first = self._tokenizer.bos_token_id if self._tokenizer.bos_token_id is not None else self._tokenizer.eos_token_id
-            rest = self._tokenizer(continuation, add_special_tokens=False)["input_ids"]
-            ids, begin = torch.tensor([rest if rest[:1] == [first] else [first, *rest]], device=self._model.device), 1
+            ids, begin = self._ids_alone(continuation), 1
         if begin >= ids.shape[1]:
             raise RequestRefused("a continuation has no tokens of its own", "together with its context it has no more than the context alone",
                                  "give a longer one")
@@ -84,9 +82,9 @@ class TransformersEngine:
     def bytes_of_trace(self, text, special):
         return estimate(self._model, self._ids(text, special).shape[1], chunk_size=self._chunk_size)["bytes"]
 
-    def record(self, path, text, named, special):
-        """A trace of what is read; named: {name of a span: its text}."""
-        ids, texts = self._ids(text, special), TokenText(self._tokenizer)
+    def record(self, path, text, named, special, alone):
+        """A trace of what is read; named: {name of a span: its text}; alone: without context."""
+        ids, texts = self._ids_alone(text) if alone else self._ids(text, special), TokenText(self._tokenizer)
         spans = find_spans(named, [texts.bytes_of(id) for id in ids[0].tolist()])
         with torch.inference_mode(), record(self._model, path, tokenizer=self._tokenizer, chunk_size=self._chunk_size, spans=spans, force=True):
             run(self._model, ids, self._chunk_size, 0, needs_logits=False)
@@ -98,6 +96,12 @@ class TransformersEngine:
         begin = self._tokenizer.bos_token
         again = special and begin is not None and text.startswith(begin)
         return torch.tensor([self._tokenizer(text, add_special_tokens=not again)["input_ids"]], device=self._model.device)
+
+    def _ids_alone(self, text):
+        """A text without context comes after the begin token, whether the tokenizer adds it or not."""
+        first = self._tokenizer.bos_token_id if self._tokenizer.bos_token_id is not None else self._tokenizer.eos_token_id
+        rest = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return torch.tensor([rest if rest[:1] == [first] else [first, *rest]], device=self._model.device)
 
     @contextlib.contextmanager
     def _block(self):

@@ -15,10 +15,10 @@ class TransformersTraces:
     def bytes_of(self, text, methods):
         return self._engine.bytes_of_trace(text, self._special)
 
-    def record(self, path, text, methods, spans):
+    def record(self, path, text, methods, spans, alone):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{path}.runs.h5")
-        self._engine.record(path, text, spans, self._special)
+        self._engine.record(path, text, spans, self._special, alone)
         for method in methods:
             self.add_run(path, method)
 
