@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what docs/results.md says of QuoKA's three choices, head by head: writes every number as CSV and prints Markdown tables.
 
-    docs/results/measure_ablations.py [--model smollm2] [--folder out/ablations] [--csv assets/results/smollm2_ablations.csv]
+    docs/results/measure_ablations.py [--model smollm2] [--raw] [--folder out/ablations] [--csv assets/results/smollm2_ablations.csv]
 
 Run from the repository's root. Needs nothing but Python, and 1 GB of disk in the folder. Traces that exist are not captured again.
 A difference is QuoKA less the variant, so above 0 QuoKA's choice has more. Each text gives one difference.
@@ -45,13 +45,13 @@ def kvloupe(*arguments):
         raise SystemExit(f"{' '.join(words)}: {done.stderr.strip().splitlines()[-1]}")
 
 
-def measure(model, folder):
+def measure(model, raw, folder):
     """A row for each budget, text, layer, KV head and variant."""
     rows = []
     for text, task in TEXTS.items():
         trace = folder / f"{text}.h5"
         if not trace.exists():
-            kvloupe("capture", "--model", model, "--task", task, "--store", "qkv", "--quiet", "-o", trace)
+            kvloupe("capture", "--model", model, "--task", task, *(["--raw"] if raw else []), "--store", "qkv", "--quiet", "-o", trace)
         for budget in BUDGETS:
             table = folder / f"{text}-{budget}.csv"
             specs = [word for spec in VARIANTS.values() for word in ("--method", spec.format(budget))]
@@ -133,11 +133,12 @@ def report(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--raw", action="store_true", help="of a model without a chat template")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out/ablations"))
     parser.add_argument("--csv", type=pathlib.Path, default=pathlib.Path("assets/results/smollm2_ablations.csv"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    rows = measure(options.model, options.folder)
+    rows = measure(options.model, options.raw, options.folder)
     with open(options.csv, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
