@@ -119,6 +119,7 @@ CaptureOptions options_from(const CaptureArguments& arguments, const Given& word
   if (given("--max-new-tokens")) options.max_new_tokens = arguments.options.max_new_tokens;
   options.raw = arguments.options.raw;
   options.special = arguments.options.special;
+  options.begin_token = arguments.options.begin_token;
   if (given("--decode-from")) options.decode_from = decode_from_of(arguments);
   if (given("--device")) options.device = arguments.options.device;
   options.seed = arguments.options.seed;
@@ -281,6 +282,10 @@ Command capture_command(const GlobalOptions& global) {
   command.option("--task", &arguments->task,
                  "a generated prompt, such as niah:length=4096,depth=0.5");
   command.option("--raw", &options.raw, "no chat template around text or task");
+  command.option(
+      "--begin-token", &options.begin_token,
+      "with --raw: the text comes after the token that begins one, or ends one where the "
+      "model has no such, as a continuation without context does in run");
   command.option("--special", &options.special,
                  "with --raw: special tokens such as <|im_start|> in the text are these tokens, as "
                  "in a text that a chat template made");

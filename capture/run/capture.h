@@ -33,7 +33,8 @@ struct CaptureOptions {
   // (decode_from.h). Empty: all of it is prefilled.
   std::string decode_from;
   bool raw = false;
-  bool special = false;  // raw, and special tokens in the text are tokens
+  bool special = false;      // raw, and special tokens in the text are tokens
+  bool begin_token = false;  // raw, and the text comes after the token that begins one
   int chunk_size = 128;
   std::vector<selection::MethodSpec> methods;  // open loop
   std::optional<selection::MethodSpec> closed_loop;

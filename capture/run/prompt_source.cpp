@@ -105,8 +105,13 @@ PromptSource read_prompt_source(const CaptureOptions& options) {
     throw usage_error("--special needs --raw and a text",
                       "the chat template and tasks have their special tokens as tokens",
                       "give --raw with --prompt or --prompt-file, or leave --special away");
+  if (options.begin_token && (!options.raw || options.task))
+    throw usage_error("--begin-token needs --raw and a text",
+                      "the chat template and tasks begin as the model was trained to read them",
+                      "give --raw with --prompt or --prompt-file, or leave --begin-token away");
   PromptSource source;
   source.special = options.special;
+  source.begin_token = options.begin_token;
   if (goes_on) {
     source.tokens = options.tokens;
   } else if (options.prompt_text) {
@@ -144,6 +149,7 @@ TaskPrompt make_prompt(const PromptSource& source, const TaskRequest& request) {
   } else {
     result.prompt = chat_prompt(request.tokenizer, {{"user", source.text}}, {}, "");
   }
+  if (source.begin_token) begin_text(request.tokenizer, result.prompt.ids);
   const auto tokens = static_cast<std::int64_t>(result.prompt.ids.size());
   if (tokens == 0) fail_empty("the text");
   check_prompt_fits("the prompt", tokens, request.max_prompt_tokens,

@@ -15,7 +15,8 @@ namespace kvloupe::capture {
 // One of the four is filled. Nothing here depends on a model.
 struct PromptSource {
   std::string text;
-  bool special = false;  // in a raw text special tokens are tokens
+  bool special = false;      // in a raw text special tokens are tokens
+  bool begin_token = false;  // a raw text comes after the token that begins one
   std::vector<Message> messages;
   std::optional<TaskSpec> task;
   std::optional<TaskPrompt> tokens;

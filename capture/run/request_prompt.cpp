@@ -50,13 +50,8 @@ RequestPrompt likelihood_prompt(const Request& request, const Tokenizer& tokeniz
   std::vector<std::int32_t>& ids = result.prompt.ids;
   std::size_t split = 0;
   if (context.empty()) {
-    const std::int32_t first = tokenizer.bos() >= 0 ? tokenizer.bos() : tokenizer.eos();
-    if (first < 0)
-      throw input_error("an empty context has no token",
-                        "the model's vocabulary has no token that begins or ends a text",
-                        "give a context");
     ids = tokenizer.encode(whole, request.special ? SpecialTokens::Parse : SpecialTokens::Literal);
-    if (ids.empty() || ids.front() != first) ids.insert(ids.begin(), first);
+    begin_text(tokenizer, ids);
     split = 1;
   } else {
     ids = text_prompt(request, whole, tokenizer).ids;

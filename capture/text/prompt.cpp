@@ -51,6 +51,15 @@ TextSpan in_whole(const TextSpan& span, const std::optional<PlacedContent>& cont
 
 }  // namespace
 
+void begin_text(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  const std::int32_t first = tokenizer.bos() >= 0 ? tokenizer.bos() : tokenizer.eos();
+  if (first < 0)
+    throw input_error("an empty context has no token",
+                      "the model's vocabulary has no token that begins or ends a text",
+                      "give a context");
+  if (ids.empty() || ids.front() != first) ids.insert(ids.begin(), first);
+}
+
 Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans) {
   const Encoding encoding = tokenizer.encode_with_offsets(text, SpecialTokens::Literal);

@@ -29,6 +29,9 @@ Prompt raw_prompt(const Tokenizer& tokenizer, std::string_view text,
                   const std::vector<TextSpan>& spans = {});
 // A text that a chat template has made: special tokens in it are tokens, and a second begin token is not put before one.
 Prompt rendered_prompt(const Tokenizer& tokenizer, std::string_view text);
+// Puts the token that begins a text first, unless it is there: the one that ends it where the model has none that
+// begins. Throws Error{Input} where it has neither.
+void begin_text(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 // By the model's own chat template; text is never parsed for special tokens. `answer_prefix` follows
 // the assistant header. The spans "role:<role>" tile the prompt, one a message with its header and
 // end marker; those of the last message's pieces and "prefix" cover every token that holds one of
