@@ -187,7 +187,7 @@ def kept_keys(given, where, rows, first, past, budget):
     except TypeError:
         raise KvloupeError(f"{type(given).__name__} came back for {where}", "it has no rows", "return positions, a mask or scores for each row") from None
     if len(given) != rows:
-        raise KvloupeError(f"{len(given)} rows came back for {where}", f"there are {rows}", 'return one a row, or say rows="q_head"')
+        raise KvloupeError(f"{len(given)} rows came back for {where}", f"there are {rows}", 'return one a row; rows= says whether a row is a kv_head or a q_head')
     return [_kept_of_row(row, f"{where}, row {i}", first, past, budget) for i, row in enumerate(given)]
 
 
