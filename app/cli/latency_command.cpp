@@ -360,6 +360,9 @@ figure::Chart latency_chart(const std::vector<LatencyReport>& reports, const std
     if (line.x.empty()) line.name += " (dense here, simulated or not timed)";
   add_references(reports, y, places, chart);
   const LatencyReport& first = reports.front();
+  if (std::ranges::all_of(chart.lines, [](const auto& line) { return line.x.empty(); }))
+    throw input_error("nothing can be drawn", measure::kNotTimed,
+                      "measure again, or leave the picture out");
   chart.title = fmt::format("{} by past keys", y);
   chart.caption = fmt::format("{}  \u00B7  {}  \u00B7  {}, {}  \u00B7  medians",
                               printable(std::filesystem::path(trace).filename().string()),

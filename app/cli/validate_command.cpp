@@ -26,11 +26,11 @@ namespace {
 void validate_tour(const std::string& path) {
   const state::Tour tour = state::load_tour(path);
   const auto memory = std::make_shared<MemoryAccount>();
-  std::map<std::string, state::TracePtr> opened;
-  const auto open = [&](const std::string& trace) {
-    state::TracePtr& known = opened[trace];
-    if (!known) known = state::open_trace(trace, memory);
-    return known;
+  std::map<std::string, state::TraceTab> tabs;
+  const auto open = [&](const std::string& trace) -> state::TraceTab& {
+    const auto found = tabs.find(trace);
+    if (found != tabs.end()) return found->second;
+    return tabs.emplace(trace, state::tab_of(state::open_trace(trace, memory))).first->second;
   };
   for (const state::TourPage& page : tour.pages) {
     std::string problem = state::problem_of(page, open(page.at.trace));

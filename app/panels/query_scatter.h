@@ -151,10 +151,11 @@ inline void add_rings(const widgets::Palette& palette, const state::Place& place
   if (state::asks_question(place))
     items.push_back({"query of the question", palette.muted, widgets::LegendItem::Shape::Diamond});
   add_looked_at(palette, looked, items);
-  if (wanted)
-    items.push_back({fmt::format("larger: attends more to {} (at most {})", name_of_keys(place),
-                                 state::brief_share_text(wanted->most)),
-                     palette.muted, widgets::LegendItem::Shape::Dot});
+  if (!wanted) return;
+  std::string words = "larger: attends more to " + name_of_keys(place);
+  if (!widgets::shares_legend())
+    words += fmt::format(" (at most {})", state::brief_share_text(wanted->most));
+  items.push_back({words, palette.muted, widgets::LegendItem::Shape::Dot});
 }
 
 // The radius of a query's dot: with keys watched its area says how much it attends to them.

@@ -216,9 +216,10 @@ class SlotScoresPanel final : public Panel {
     const widgets::FontScope font(tight ? widgets::Type::Caption : widgets::Type::Text);
     MapPlotSpec spec;
     spec.id = "##map";
-    spec.y_label = slots.num_slots() == 1 ? "query" : "query of each slot";
+    const char* label = slots.num_slots() == 1 ? "query" : "query of each slot";
     if (!slots.queries.empty() && slots.queries.front().size() > 1)
-      spec.y_label = "query of each slot in this head";
+      label = "query of each slot in this head";
+    spec.y_label = fitting(label, "query", size.y);
     spec.rows = static_cast<double>(slots.num_slots());
     spec.cols = static_cast<double>(slots.first_key + slots.num_keys());
     spec.size = size;

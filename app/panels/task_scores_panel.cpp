@@ -201,7 +201,7 @@ class TaskScoresPanel final : public ResultsPanel {
   // cell in place of it.
   static std::optional<std::size_t> column_apart(const Scores& result) {
     const analysis::ScoreTable& scores = result->scores;
-    const auto none = std::ranges::find(scores.columns, "none");
+    const auto none = std::ranges::find(scores.columns, state::kAllKeys);
     if (result.question.across != "budget" || none == scores.columns.end() ||
         scores.columns.size() == 1)
       return std::nullopt;
@@ -261,11 +261,16 @@ class TaskScoresPanel final : public ResultsPanel {
     return cell;
   }
 
-  // Dense has no budget, and the others do not stand under "all keys".
+  // Dense has no budget, and the others do not stand under "all keys". Who has no fixed budget has none of the others.
   static bool never_runs(const Scores& result, std::size_t r, std::size_t c) {
+    if (result.question.across != "budget") return false;
     const analysis::ScoreTable& scores = result->scores;
-    return result.question.across == "budget" &&
-           (scores.rows[r] == state::kDense || scores.columns[c] == "none");
+    const auto own = std::ranges::find(scores.columns, state::kOwnBudget);
+    const bool has_own =
+        own != scores.columns.end() &&
+        !scores.at(r, static_cast<std::size_t>(own - scores.columns.begin())).samples.empty();
+    return scores.rows[r] == state::kDense || scores.columns[c] == state::kAllKeys ||
+           has_own != (scores.columns[c] == state::kOwnBudget);
   }
 
   state::LastAnswer<TaskScoresQuestion> shown_;

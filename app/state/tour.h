@@ -2,7 +2,7 @@
 // written.
 #pragma once
 
-#include "app/state/open_trace.h"
+#include "app/state/traces.h"
 #include "app/state/view_state.h"
 
 #include <filesystem>
@@ -54,9 +54,12 @@ Tour load_tour(const std::filesystem::path& file);
 // The one that comes with the program.
 std::filesystem::path first_tour();
 
-// Why the page cannot be shown on its trace, which was opened, or its goals cannot be reached there: a place, a
-// method or a number of chunks that the trace does not have, a knob that method A does not have. Empty where it can.
-std::string problem_of(const TourPage& page, const TracePtr& trace);
+// A tab of a trace that was opened, as the window first shows it.
+TraceTab tab_of(const TracePtr& trace);
+// Shows the page in the tab of its trace, as the pages before have left it. Why it cannot be, or its goals cannot be
+// reached there: a place, a method or chunks that the trace does not have, a knob that method A does not have. Empty
+// where it can.
+std::string problem_of(const TourPage& page, TraceTab& tab);
 
 class Workspace;
 // Whether the goal is reached, but for the view in front, which the window knows. Asks for answers as

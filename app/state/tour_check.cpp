@@ -1,7 +1,6 @@
 // What of a tour can be known only with its traces.
 #include "app/state/selection.h"
 #include "app/state/tour.h"
-#include "app/state/traces.h"
 #include "core/base/error.h"
 #include "core/selection/spec/method_spec.h"
 
@@ -19,15 +18,23 @@ bool has_number(const MethodChoice& method, const std::string& name) {
 
 }  // namespace
 
-std::string problem_of(const TourPage& page, const TracePtr& trace) {
+TraceTab tab_of(const TracePtr& trace) {
   TraceTab tab;
   tab.path = trace->path;
   tab.selection = initial_selection(trace, nullptr);
+  return tab;
+}
+
+std::string problem_of(const TourPage& page, TraceTab& tab) {
   try {
     show(tab, page.at, Unknown::Refuse);
     for (const TourGoal& goal : page.goals) {
       TraceTab reached = tab;
-      show(reached, goal.at, Unknown::Refuse);
+      ViewState wanted = goal.at;
+      // An id alone is any SPEC of it.
+      std::erase_if(wanted.methods,
+                    [](const std::string& text) { return text.find(':') == std::string::npos; });
+      show(reached, wanted, Unknown::Refuse);
     }
   } catch (const Error& error) {
     return error.what();

@@ -181,6 +181,8 @@ void figure_head_ui(const Palette& palette, bool figure, const std::string& titl
   end_head();
 }
 
+bool shares_legend() { return figure_parts.legends != nullptr; }
+
 FigureScope::FigureScope(const FigureParts& parts) : before_(std::exchange(figure_parts, parts)) {}
 FigureScope::~FigureScope() { figure_parts = before_; }
 

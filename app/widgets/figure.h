@@ -51,6 +51,8 @@ struct FigureParts {
   // Legends are added here, each item once, instead of being drawn.
   std::vector<LegendItem>* legends = nullptr;
 };
+// Whether the legend is of several panels: then it says nothing that is of one alone.
+bool shares_legend();
 class FigureScope {
  public:
   explicit FigureScope(const FigureParts& parts);

@@ -35,6 +35,11 @@ TEST(ValidateTour, WhatItsPagesAskForIsInTheTrace) {
   refused("other-trace: nowhere.h5", "nowhere.h5");
   refused("try: See $\\foo{x}$ now", "\\foo is not known");
   refused("see: See $\\foo{x}$ now", "\\foo is not known");
+  // Without a method of its own a page has those of the page before.
+  const std::string next = "Text.\n# Two\n```tour\nknob: num_queries\n```\nMore.";
+  const ProgramResult kept = validate("method: quoka:budget_tokens=6", next);
+  EXPECT_EQ(kept.exit_code, 0) << kept.standard_error;
+  expect_refused(validate("method: h2o:budget_tokens=6", next), 1, "h2o has no parameter");
   expect_refused(validate(method, "See $\\foo{x}$."), 1, "\\foo is not known");
 }
 

@@ -102,7 +102,7 @@ def figure(trace, view, *, method=None, goto=None, form="svg", **options):
 def _methods(methods, trace):
     given = [methods] if isinstance(methods, (str, Run)) else list(methods)
     for method in given:
-        if isinstance(method, Run) and method.trace_path != _path_of(trace):
+        if isinstance(method, Run) and os.path.realpath(method.trace_path) != os.path.realpath(_path_of(trace)):
             raise KvloupeError(f"run {method.id} is not of this trace", f"it is of {method.trace_path}", "give a run of the trace that is asked, or its name")
     return [f"run:{method.id}" if isinstance(method, Run) else method for method in given]
 

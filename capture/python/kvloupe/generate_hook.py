@@ -1,4 +1,5 @@
 """Where recording learns what `generate` is asked for, and what it gives: in the model's own attribute of that name."""
+import contextlib
 import threading
 
 _lock = threading.Lock()
@@ -38,15 +39,13 @@ class _Shared:
         self._generate, self._own = model.generate, vars(model).get("generate")
 
     def __call__(self, *arguments, **options):
-        told = list(self.hooks)
-        for hook in told:
-            hook.before(options)
+        named = dict(zip(("inputs", "generation_config"), arguments)) | options
         result = None
-        try:
+        with contextlib.ExitStack() as told:  # each of them, whatever another one raises
+            for hook in list(self.hooks):
+                told.callback(lambda hook=hook: hook.after(result))
+                hook.before(named)
             result = self._generate(*arguments, **options)
-        finally:
-            for hook in told:
-                hook.after(result)
         return result
 
     def put_back(self, model):

@@ -101,11 +101,15 @@ def check_continues(cache, ids, recorded):
                   "begin the recording before the first token is fed")
 
 
-def check_generated(answer, recorded):
-    """answer: what generate gives for the row, the prompt included."""
-    if answer[: len(recorded)] != recorded:
-        raise stopped("what was generated is not what the model was fed one token after the other",
-                      "record without beam search and without what takes tokens back, such as assisted generation")
+def checked_unfed(answer, recorded, before):
+    """What generate gives for the row after all that the model was fed. answer: the row with the prompt that it was given, which
+    may be all of the text or what is new in it; recorded: all ids so far, of which `before` were fed before."""
+    new = recorded[before:]
+    for begin in (before, 0):
+        if answer[begin : begin + len(new)] == new:
+            return answer[begin + len(new) :]
+    raise stopped("what was generated is not what the model was fed one token after the other",
+                  "record without beam search and without what takes tokens back, such as assisted generation")
 
 
 def check_graph(error):

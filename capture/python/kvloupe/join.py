@@ -90,6 +90,7 @@ def _joint_header(parts, owners):
     model = ModelInfo(**first.model)
     model.layer_types = [next((part.model["layer_types"][layer] for part in owners.get(layer, ())), kind)
                          for layer, kind in enumerate(model.layer_types)]
+    model.layers_without_rope = frozenset(layer for layer, kind in enumerate(model.layer_types) if kind == "nope")
     store = set()
     for layer, having in owners.items():
         for name, what in (("q", "qkv"), ("lse", "lse"), ("key_mass", "mass")):

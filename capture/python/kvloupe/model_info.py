@@ -110,7 +110,7 @@ def describe_model(model, modules, shape, rank, turning):
         num_q_heads = config.num_attention_heads
         num_kv_heads = getattr(config, "num_key_value_heads", None) or num_q_heads
     theta, scaling = rope_of(config)
-    if scaling == "none" and turning.turned and not turning.follows_theta:
+    if scaling == "none" and has_rope(config) and not turning.follows_theta:
         scaling = _OTHER_ROPE
     name = os.path.basename(os.path.normpath(getattr(model.config, "_name_or_path", "") or type(model).__name__))
     return ModelInfo(

@@ -165,12 +165,18 @@ class Recorder:
     # --- a forward ---------------------------------------------------------------------------------------------------
 
     def _before_generate(self, options):
-        settings = options.get("generation_config") or getattr(self._model, "generation_config", None)
-        new = options.get("max_new_tokens") or getattr(settings, "max_new_tokens", None) or 1
-        self._expected_new = new - 1  # The last is not fed.
-        ends = options.get("eos_token_id", getattr(settings, "eos_token_id", None))
+        self._expected_new = (self._setting(options, "max_new_tokens") or 1) - 1  # The last is not fed.
+        ends = self._setting(options, "eos_token_id")
         self._ends = set(torch.as_tensor([] if ends is None else ends).flatten().tolist())
         self._fed_before = len(self._fed)
+
+    def _setting(self, options, name):
+        """As generate finds it: what its call says, then the configuration given, then the model's."""
+        if name in options:
+            return options[name]
+        given, own = options.get("generation_config"), getattr(self._model, "generation_config", None)
+        value = getattr(given, name, None)
+        return getattr(own, name, None) if value is None else value
 
     def _after_generate(self, result):
         """None: it raised."""
@@ -179,9 +185,8 @@ class Recorder:
         if not (len(self._fed) > self._fed_before and isinstance(sequences, torch.Tensor) and sequences.dim() == 2):
             return
         if self._batch_index < sequences.shape[0]:
-            answer = sequences[self._batch_index].tolist()
-            guards.check_generated(answer, self._fed)
-            self._unfed = answer[len(self._fed) :][: 1 if was_over else None]
+            unfed = guards.checked_unfed(sequences[self._batch_index].tolist(), self._fed, self._fed_before)
+            self._unfed = unfed[: 1 if was_over else None]
 
     @property
     def _wants_nothing(self):

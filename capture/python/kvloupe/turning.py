@@ -9,8 +9,8 @@ from .model_look import keys_at
 
 PAIRINGS = ("half_split", "interleaved")
 _BEGIN, _FURTHER = POSITIONS = (0, 97)
-# How far keys may be from what is expected of them, of their length: weights and angles may be of bf16.
-_TOLERANCE = 1e-2
+# How far keys may be from what is expected of them, channel by channel: weights and angles may be of bf16.
+_TOLERANCE = 2e-2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,33 +22,36 @@ class Turning:
 
 
 def turning_of(model, modules):
-    """Where it cannot be seen a warning says so, and what the configuration says is taken."""
+    """Where it cannot be seen a warning says so, and it counts as unknown."""
     config = text_config(model)
     if not has_rope(config):
         return Turning(still=frozenset(range(config.num_hidden_layers)), follows_theta=False)
     try:
         return _measured(keys_at(model, modules, POSITIONS), rope_of(config)[0])
     except Exception as problem:  # pylint: disable=broad-except
-        warnings.warn(f"kvloupe: one token alone could not be run ({type(problem).__name__}: {problem}); that keys are turned in all layers, "
-                      "in halves of a head, is taken from the configuration", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"kvloupe: one token alone could not be run ({type(problem).__name__}: {problem}); how keys are turned by position "
+                      "is not known, so what turns them back or on is refused of this trace", RuntimeWarning, stacklevel=2)
         still = [layer for module, layer in modules.items() if not getattr(module, "use_rope", True)]
-        return Turning(still=frozenset(still))
+        return Turning(still=frozenset(still), follows_theta=False)
 
 
 def _measured(keys, theta):
     """keys: layer -> [2, KV heads, D]. A layer whose keys are zeros says nothing."""
     said = {layer: (begin.double(), further.double()) for layer, (begin, further) in keys.items() if bool(begin.any())}
-    still = frozenset(layer for layer, (begin, further) in said.items() if _is_near(begin, further))
+    still = frozenset(layer for layer, (begin, further) in said.items() if _is_near(begin, further, further.abs()))
     turned = [both for layer, both in said.items() if layer not in still]
     # A pair that is turned keeps its length, by whatever angle it is turned.
     pairings = [pairing for pairing in PAIRINGS
-                if all(begin.shape[-1] % 2 == 0 and _is_near(_lengths(begin, pairing), _lengths(further, pairing)) for begin, further in turned)]
+                if all(begin.shape[-1] % 2 == 0 and _keeps_lengths(begin, further, pairing) for begin, further in turned)]
     if not pairings:
         return Turning(still, frozenset(said) - still, follows_theta=False)
-    by = torch.tensor([_FURTHER - _BEGIN])
-    follows = theta > 0 and all(_is_near(turned_rows(begin.unsqueeze(-2), by, theta, pairings[0])[..., 0, :], further)
-                                for begin, further in turned)
+    follows = theta > 0 and all(_follows(begin, further, theta, pairings[0]) for begin, further in turned)
     return Turning(still, frozenset(said) - still, pairings[0], follows)
+
+
+def _follows(begin, further, theta, pairing):
+    turned = turned_rows(begin.unsqueeze(-2), torch.tensor([_FURTHER - _BEGIN]), theta, pairing)[..., 0, :]
+    return _is_near(torch.stack(_pairs(turned, pairing)), torch.stack(_pairs(further, pairing)), _lengths(further, pairing))
 
 
 def turned_rows(rows, by, theta, pairing):
@@ -69,5 +72,11 @@ def _lengths(rows, pairing):
     return torch.hypot(*_pairs(rows, pairing))
 
 
-def _is_near(rows, others):
-    return float((rows - others).norm()) <= _TOLERANCE * float(others.norm())
+def _keeps_lengths(begin, further, pairing):
+    lengths = _lengths(further, pairing)
+    return _is_near(_lengths(begin, pairing), lengths, lengths)
+
+
+def _is_near(rows, others, sizes):
+    """A few large channels, which many models have, must not hide that the others move."""
+    return bool(((rows - others).abs() <= _TOLERANCE * (sizes + sizes.median())).all())

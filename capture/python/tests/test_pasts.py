@@ -314,6 +314,26 @@ class LeftPadding(Case):
         masks = torch.cat([torch.ones_like(self.mask), self.mask])
         self.check(lambda: self.model(others, attention_mask=masks), self.count, batch_index=1)
 
+    def test_a_turn_that_is_given_its_new_tokens_alone(self):
+        """As generate takes it beside a cache, or all of the text: the recording is the same."""
+        turn, told = self.ids.flip(1)[:, :7], []
+        for alone in (False, True):
+            cache = transformers.DynamicCache(config=self.model.config)
+            first = generate(self.model, self.ids, steps=3, past_key_values=cache)
+            whole = torch.cat([first, turn], 1)
+            cache = transformers.DynamicCache(config=self.model.config)
+
+            def run(cache=cache, whole=whole, alone=alone):
+                generate(self.model, self.ids, steps=3, past_key_values=cache)
+                given = whole[:, cache.get_seq_length() :] if alone else whole
+                self.model.generate(given, attention_mask=torch.ones_like(whole), past_key_values=cache, max_new_tokens=4, do_sample=False,
+                                    eos_token_id=None, pad_token_id=0)
+            with self.record(run) as trace:
+                told.append((trace.tokens.tolist(), trace.complete))
+            with h5py.File(self.path) as file:
+                told[-1] += (file["tokens/generated"][:].tolist(),)
+        self.assertEqual(*told)
+
     def test_a_row_that_ends_before_the_others(self):
         """It is recorded as it would be alone: what is fed for the others' sake is no part of it."""
         both = torch.cat([self.ids, self.ids.flip(1)])
@@ -326,13 +346,15 @@ class LeftPadding(Case):
         end = next(token for token in first[1:5] if token not in second and token not in first[:1])
         for row, ids in ((0, self.ids), (1, self.ids.flip(1))):
             told = []
-            for run, index in ((lambda ids=ids: answers(ids, eos_token_id=end), 0), (lambda: answers(both, eos_token_id=[end]), row)):
+            config = transformers.GenerationConfig(max_new_tokens=8, eos_token_id=end, pad_token_id=0)
+            for run, index in ((lambda ids=ids: answers(ids, eos_token_id=end), 0), (lambda: answers(both, eos_token_id=[end]), row),
+                               (lambda: self.model.generate(both, config, attention_mask=torch.ones_like(both)), row)):
                 with self.record(run, batch_index=index) as trace:
                     self.assertTrue(trace.complete)
                     told.append((trace.tokens.tolist(), [tuple(chunk) for chunk in trace.chunks]))
                 with h5py.File(self.path) as file:
                     told[-1] += (file["tokens/generated"][:].tolist(),)
-            self.assertEqual(*told)
+            self.assertEqual(told[1:], told[:1] * 2)
             self.assertEqual(told[0][2], second if row else first[: first.index(end) + 1])
 
     def test_a_mask_of_ones_own(self):

@@ -61,10 +61,6 @@ std::string without_budget(const std::string& method) {
   }
 }
 
-// Columns of methods without a number of keys.
-constexpr const char* kAllKeys = "none";
-constexpr const char* kOwnBudget = "own";
-
 std::string number_or_nothing(std::int64_t number) {
   return number < 0 ? "" : std::to_string(number);
 }

@@ -10,6 +10,10 @@
 
 namespace kvloupe::state {
 
+// Columns across budgets of those without a number of keys: dense, and methods that keep as much as they see fit.
+inline constexpr const char* kAllKeys = "none";
+inline constexpr const char* kOwnBudget = "own";
+
 struct TaskScoresQuestion : OfResults {
   static constexpr const char* kName = "task scores";
   std::string across = {};  // what has a column: "task", "length", "depth" or "budget"
