@@ -251,10 +251,8 @@ class DecodeDriftPanel final : public Panel {
     else
       high = std::max(high, double{most_of(result)});
     high *= 1.05;
-    // Nothing predicts the first token.
-    const auto first = drift.nll.begin() + std::min<std::ptrdiff_t>(1, std::ssize(drift.nll));
-    const auto above =
-        std::count_if(first, drift.nll.end(), [&](float loss) { return loss > high; });
+    const auto above = std::ranges::count_if(
+        drift.nll, [&](float loss) { return std::isfinite(loss) && loss > high; });
     heading_ui(context, "Loss",
                fmt::format("nat by token{} the last {}{}", two ? ", mean of" : "; line: mean of",
                            analysis::kMeanOf,

@@ -348,15 +348,17 @@ TEST(TableFormats, AreKnownByTheEndingsOfTheirFiles) {
                  "--markdown and --latex name one file", "");
 }
 
+// A small KV map, with more options.
+ProgramResult exported(const Words& more) {
+  Words words = {"export", kTrace,   "--view", "kv_map", "--method", "oracle:budget_tokens=24",
+                 "--size", "400x300"};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_program(words);
+}
+
 // A file of each chunk is the one that the chunk alone has.
 TEST(Frames, AreFilesWhereTheNameHasANumber) {
   const TemporaryFolder folder;
-  const auto exported = [&](const Words& more) {
-    Words words = {"export", kTrace,   "--view", "kv_map", "--method", "oracle:budget_tokens=24",
-                   "--size", "400x300"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_program(words);
-  };
   const auto bytes_of = [&](const std::string& name) {
     std::ifstream stream(folder / name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(stream), {});
@@ -390,12 +392,6 @@ TEST(Frames, AreFilesWhereTheNameHasANumber) {
 // With every kind of file, and before any is written it is known whether it may be.
 TEST(StateFile, IsWrittenBesideEveryKindOfFileOrNothingIs) {
   const TemporaryFolder folder;
-  const auto exported = [&](const Words& more) {
-    Words words = {"export", kTrace,   "--view", "kv_map", "--method", "oracle:budget_tokens=24",
-                   "--size", "400x300"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_program(words);
-  };
   const auto file = [&](const char* name) { return (folder / name).string(); };
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
   ASSERT_EQ(

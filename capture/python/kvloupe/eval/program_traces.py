@@ -35,8 +35,8 @@ class ProgramTraces:
     def _capture(self, text, methods, *arguments):
         """--raw, as the engine asks: the text as it stands, or one that the chat template made, whose special tokens are tokens."""
         chosen = [word for method in methods for word in ("--method", method)]
-        words = ["--special"] if self._special else []
-        return _said_by("capture", *self._arguments, "--raw", *words, "--prompt-file", "-", *chosen, *arguments, given=text)
+        special = ["--special"] if self._special else []
+        return _said_by("capture", *self._arguments, "--raw", *special, "--prompt-file", "-", *chosen, *arguments, given=text)
 
 
 def add_run(path, method, device):
