@@ -3,6 +3,7 @@
 #include "capture/model/family.h"
 #include "capture/model/model_config.h"
 #include "capture/model/model_file.h"
+#include "capture/model/optional_model.h"
 #include "capture/text/parse_json.h"
 #include "core/base/error.h"
 #include "core/base/paths.h"
@@ -21,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostModels = 1000;
+constexpr const char* kSetUp = "set-up";
 constexpr std::uintmax_t kMaxManifestBytes = 1 << 20;
 
 using paths::environment;
@@ -138,6 +140,14 @@ Found in_ollama(const fs::path& models) {
   return found;
 }
 
+Found in_fetched(const fs::path& folder) {
+  Found found;
+  std::error_code code;
+  for (const OptionalModel& model : optional_models())
+    if (fs::exists(folder / model.file, code)) found.emplace_back(model.name, folder / model.file);
+  return found;
+}
+
 struct Place {
   const char* name;
   Found models;
@@ -146,7 +156,8 @@ struct Place {
 std::vector<Place> places(const ModelFolders& folders) {
   return {{"Hugging Face", in_hugging_face(folders.hugging_face)},
           {"llama.cpp", in_llama_cpp(folders.llama_cpp)},
-          {"Ollama", in_ollama(folders.ollama)}};
+          {"Ollama", in_ollama(folders.ollama)},
+          {kSetUp, in_fetched(folders.fetched)}};
 }
 
 FoundModel look_at(const std::string& name, const char* place, const fs::path& path) {
@@ -176,6 +187,7 @@ ModelFolders model_folders() {
   if (folders.llama_cpp.empty()) folders.llama_cpp = cache_home() / "llama.cpp";
   folders.ollama = environment("OLLAMA_MODELS");
   if (folders.ollama.empty()) folders.ollama = home() / ".ollama" / "models";
+  folders.fetched = folder_of_fetched_models();
   return folders;
 }
 
@@ -183,7 +195,7 @@ std::vector<FoundModel> find_models(const ModelFolders& folders) {
   std::vector<FoundModel> all;
   std::error_code code;
   if (fs::exists(bundled_file(), code))
-    all.push_back(look_at(std::string(kBundledModel), "set-up", bundled_file()));
+    all.push_back(look_at(std::string(kBundledModel), kSetUp, bundled_file()));
   for (const Place& place : places(folders))
     for (const auto& [name, path] : place.models) all.push_back(look_at(name, place.name, path));
   return all;

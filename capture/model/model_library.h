@@ -19,9 +19,10 @@ struct FoundModel {
 };
 
 // The folders, in the order in which a name is looked up. From the environment as those programs take
-// it: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME; LLAMA_CACHE; OLLAMA_MODELS.
+// it: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME; LLAMA_CACHE; OLLAMA_MODELS. The last holds what the set-up
+// fetched by name (optional_model.h).
 struct ModelFolders {
-  std::filesystem::path hugging_face, llama_cpp, ollama;
+  std::filesystem::path hugging_face, llama_cpp, ollama, fetched;
 };
 ModelFolders model_folders();
 

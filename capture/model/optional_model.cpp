@@ -15,9 +15,9 @@
 namespace kvloupe::capture {
 namespace {
 
-constexpr OptionalModel kGemma3{"gemma3-270m", "Gemma 3 270M",
-                                "the Gemma Terms of Use, https://ai.google.dev/gemma/terms",
-                                "gemma-3-270m-q4_k_m.gguf", 240};
+constexpr std::array<OptionalModel, 1> kOptionalModels = {
+    {{"gemma3-270m", "Gemma 3 270M", "the Gemma Terms of Use, https://ai.google.dev/gemma/terms",
+      "gemma-3-270m-q4_k_m.gguf", 240}}};
 
 // What it says goes to standard error. The exit status, or -1.
 int run_set_up(const std::string& model) {
@@ -40,12 +40,18 @@ int run_set_up(const std::string& model) {
 
 }  // namespace
 
+std::span<const OptionalModel> optional_models() { return kOptionalModels; }
+
 const OptionalModel* find_optional_model(std::string_view name) {
-  return name == kGemma3.name ? &kGemma3 : nullptr;
+  for (const OptionalModel& model : kOptionalModels)
+    if (model.name == name) return &model;
+  return nullptr;
 }
 
+std::filesystem::path folder_of_fetched_models() { return paths::cache_dir() / "models"; }
+
 std::filesystem::path file_of(const OptionalModel& model) {
-  return paths::cache_dir() / "models" / model.file;
+  return folder_of_fetched_models() / model.file;
 }
 
 void fetch(const OptionalModel& model, bool terms_accepted) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,12 +13,15 @@ struct OptionalModel {
   std::string_view name;  // as --model takes it
   std::string_view title;
   std::string_view terms;  // what they are called, and where they can be read
-  std::string_view file;   // in the cache folder's models/
+  std::string_view file;   // in the folder of fetched models
   int megabytes = 0;       // of the download
 };
 
+std::span<const OptionalModel> optional_models();
 // Null for other names.
 const OptionalModel* find_optional_model(std::string_view name);
+// models/ in the cache folder.
+std::filesystem::path folder_of_fetched_models();
 // Where it is once it has been fetched.
 std::filesystem::path file_of(const OptionalModel& model);
 // Fetches it, where it is not there. Throws Error{Input}: terms not accepted, no network, disk full.

@@ -89,7 +89,21 @@ TEST_F(Library, FindsByName) {
   EXPECT_EQ(find_model(folders, "oss")->filename(), "sha256-34");
   EXPECT_EQ(find_model(folders, "tiny.gguf")->filename(), "tiny.gguf");
   EXPECT_FALSE(find_model(folders, "org/other"));
-  EXPECT_TRUE(find_models({"no", "such", "folders"}).size() <= 1) << "that of the set-up";
+  EXPECT_TRUE(find_models({"no", "such", "folders", "here"}).size() <= 1) << "that of the set-up";
+}
+
+TEST_F(Library, ListsAModelThatTheSetUpFetchedByName) {
+  EXPECT_EQ(find(find_models(folders), "gemma3-270m"), nullptr) << "it was not fetched";
+  ModelFolders fetched = folders;
+  fetched.fetched = "caches/models";
+  fs::create_directories(fetched.fetched);
+  fs::copy_file(kModels / "gemma3_text/model.gguf", fetched.fetched / "gemma-3-270m-q4_k_m.gguf");
+  const auto models = find_models(fetched);
+  const FoundModel* gemma = find(models, "gemma3-270m");
+  ASSERT_NE(gemma, nullptr);
+  EXPECT_EQ(gemma->place, "set-up");
+  EXPECT_EQ(gemma->path, fetched.fetched / "gemma-3-270m-q4_k_m.gguf");
+  EXPECT_EQ(gemma->family, "gemma3_text");
 }
 
 }  // namespace

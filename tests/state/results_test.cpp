@@ -246,7 +246,7 @@ TEST(Results, SamplesWithoutABudgetOrALengthAreNotPassedOver) {
   add("quoka:budget_tokens=64", 0, 64, -1);
   question.across = "length";
   EXPECT_EQ(needles.finding(workspace, question),
-            "No method does worse than dense on any sample of those with a length.");
+            "Of the samples with a length, no method does worse than dense on any.");
 }
 
 TEST(Results, TheMethodThatAnsweredTheSameText) {

@@ -120,10 +120,11 @@ std::string finding_of(const TaskScoresQuestion& question, const Answer& answer)
       lost += cell.worse;
     }
     if (paired == 0) return "";
-    const std::string counted =
-        answer.left_out == 0 ? "" : fmt::format(" of those with a {}", question.across);
-    return fmt::format("No method does worse than {} {}{}.", other,
-                       lost > 0 ? "on average" : "on any sample", counted);
+    if (answer.left_out == 0)
+      return fmt::format("No method does worse than {} {}.", other,
+                         lost > 0 ? "on average" : "on any sample");
+    return fmt::format("Of the samples with a {}, no method does worse than {} {}.",
+                       question.across, other, lost > 0 ? "on average" : "on any");
   }
   const std::string p = p_text(worst->p);
   return fmt::format("{} falls furthest below {} {} {}: {} against {} ({}{}).",
