@@ -121,7 +121,7 @@ set_up_program() {
   if [[ $KVLOUPE_GPU == 0 ]]; then set_up run_needs; else set_up run_needs_with_gpu; fi
 }
 
-# set_up_python MODULES: what a method in Python and arrays need: the packages of the user's own Python where it has them, else those of the cache.
+# set_up_python MODULES: what a method of one's own and arrays need: the packages of the user's own Python where it has them, else those of the cache.
 set_up_python() {
   # Who names a Python gets that one, and is told what it lacks.
   [[ -z ${KVLOUPE_PYTHON:-} ]] || return 0
@@ -206,7 +206,7 @@ case "${1:-}" in
     set_up_program
     # Help reads no arrays.
     if [[ ${1:-} == import && " $* " != *" --help "* ]]; then set_up_python ", safetensors"; fi
-    if [[ " $* " == *" --python"[\ =]* ]]; then set_up_python ""; fi
+    if [[ " $* " == *" --"@(python|plugin)[\ =]* ]]; then set_up_python ""; fi
     exec "$program" "$@"
     ;;
 esac

@@ -129,10 +129,13 @@ class DecodeDriftPanel final : public Panel {
     }
     for (widgets::Chip& chip : trace_chips(context, place)) chips.push_back(std::move(chip));
     const trace::TraceInfo& info = place.info();
-    const bool closed = info.mode == trace::LoopMode::ClosedLoop && !info.runs.empty();
+    const trace::RunInfo* run = info.closed_loop_run();
+    const bool closed = info.mode == trace::LoopMode::ClosedLoop;
     widgets::figure_head_ui(
         context.palette, context.figure, "Drift from the dense model",
-        closed ? info.runs.front().method : "the dense model alone",
+        run != nullptr ? run->method
+        : closed       ? "a method that is lost"
+                       : "the dense model alone",
         fmt::format("{}  \u00B7  {}  \u00B7  {} tokens", place.trace->name,
                     state::readable_name(info.model.name), format_count(info.num_tokens)),
         chips);
@@ -158,8 +161,9 @@ class DecodeDriftPanel final : public Panel {
 
   // "The closed loop of snapkv 256"; in a figure the method stands above it.
   static std::string loop_words(const Place& place, bool figure) {
-    if (figure || place.info().runs.empty()) return "The closed loop";
-    const state::MethodChoice run = state::choice_of_run(place.info().runs.front(), *place.trace);
+    const trace::RunInfo* ran = place.info().closed_loop_run();
+    if (figure || ran == nullptr) return "The closed loop";
+    const state::MethodChoice run = state::choice_of_run(*ran, *place.trace);
     return "The closed loop of " +
            state::readable_name(state::in_sentence(state::short_label(run)));
   }

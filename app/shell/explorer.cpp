@@ -31,6 +31,13 @@ bool asks_for_needle(const trace::TraceInfo& info) {
   return replay::question_of(info) != nullptr && state::needle_of(info) != nullptr;
 }
 
+// One that is only held does not count: it may have begun what is measured.
+bool any_key_pressed() {
+  for (int key = ImGuiKey_Keyboard_BEGIN; key < ImGuiKey_Keyboard_END; ++key)
+    if (ImGui::IsKeyPressed(static_cast<ImGuiKey>(key))) return true;
+  return false;
+}
+
 }  // namespace
 
 Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Settings settings)
@@ -252,8 +259,8 @@ void Explorer::bars_ui() {
 // A measurement is disturbed by whatever the user does: it ends, and keeps the samples it has.
 void Explorer::stop_measuring_on_input() {
   const ImGuiIO& io = ImGui::GetIO();
-  const bool pressed =
-      ImGui::IsAnyMouseDown() || io.MouseWheel != 0 || io.InputQueueCharacters.Size > 0;
+  const bool pressed = ImGui::IsAnyMouseDown() || io.MouseWheel != 0 || io.MouseWheelH != 0 ||
+                       io.InputQueueCharacters.Size > 0 || any_key_pressed();
   if (pressed && workspace_.answers.measuring()) workspace_.answers.stop_measuring();
 }
 
@@ -310,6 +317,8 @@ void Explorer::close_trace() {
 }
 
 void Explorer::ask_to_quit() {
+  // Asked in every frame while the question stands; a full disk is tried once.
+  if (!closing_.asking()) notes_.finish();
   const std::string what = under_way();
   if (what.empty())
     quit_ = true;
@@ -326,14 +335,17 @@ std::string Explorer::under_way() {
     parts.emplace_back(
         "the recording of a sample under way would end, and nothing of it would stay");
   const std::vector<JobStatus> jobs = workspace_.answers.jobs().status();
-  if (const auto files =
-          std::count_if(jobs.begin(), jobs.end(),
-                        [](const JobStatus& job) { return job.tag.starts_with("export "); });
-      files > 0)
+  const auto count = [&jobs](const char* tag) {
+    return std::count_if(jobs.begin(), jobs.end(),
+                         [tag](const JobStatus& job) { return job.tag.starts_with(tag); });
+  };
+  if (const auto files = count("export "); files > 0)
     parts.push_back(files == 1
                         ? "a file is being written and would be missing"
                         : fmt::format("{} files are being written and would be missing", files));
-  notes_.finish();
+  if (const auto runs = count("save run|"); runs > 0)
+    parts.push_back(runs == 1 ? "a run is being saved and would be missing"
+                              : fmt::format("{} runs are being saved and would be missing", runs));
   if (const std::string why = notes_.unsaved(); !why.empty())
     parts.push_back("notes are not saved (" + why + ")");
   if (parts.empty()) return "";

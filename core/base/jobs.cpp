@@ -17,15 +17,16 @@
 namespace kvloupe {
 namespace {
 
-constexpr int kNumLanes = 4;
+constexpr int kNumLanes = 5;
 constexpr int kTimingLane = static_cast<int>(Lane::Timing);
 
 // Beside a window: it is drawn first, then what it waits for is computed, then what takes long. On Linux a
-// thread has a niceness of its own, and those that it starts, Torch's too, inherit it. Times are taken
-// undisturbed.
+// thread has a niceness of its own, and the threads and processes that it starts, Torch's too, inherit it.
+// Times are taken undisturbed.
 void step_back(Lane lane) {
   constexpr int kShort = 5, kLong = 15;
-  const int steps = lane == Lane::Compute ? kShort : lane == Lane::Whole ? kLong : 0;
+  const bool is_short = lane == Lane::Compute || lane == Lane::Command;
+  const int steps = is_short ? kShort : lane == Lane::Whole ? kLong : 0;
   const auto thread = static_cast<id_t>(::gettid());
   if (steps > 0) ::setpriority(PRIO_PROCESS, thread, ::getpriority(PRIO_PROCESS, thread) + steps);
 }

@@ -19,6 +19,7 @@ enum class Lane {
   TraceIo,  // one thread: HDF5 serialises anyway
   Compute,  // one thread: Torch parallelises inside a job
   Whole,    // the same for what takes seconds to minutes: Compute need not wait behind it
+  Command,  // one thread: it waits for a command line, which has a process of its own
   Timing,   // one thread; while a timing job runs no other lane starts a job
 };
 

@@ -145,9 +145,12 @@ std::vector<std::string> OwnCommand::poll() {
   return lines;
 }
 
-void OwnCommand::finish() {
+void OwnCommand::finish(const CancelToken& cancel) {
+  bool interrupted = false;
   pollfd both[2] = {{output_, POLLIN, 0}, {errors_, POLLIN, 0}};
   while (!ended_) {
+    // Once: the second time it would not end in order.
+    if (cancel.cancelled() && !std::exchange(interrupted, true)) interrupt();
     ::poll(both, 2, 100);
     poll();
     // What is closed would wake the next wait at once.
@@ -196,9 +199,10 @@ std::vector<std::string> OwnCommand::warnings() const {
   return found;
 }
 
-std::string run_self(const std::vector<std::string>& arguments) {
+std::string run_self(const std::vector<std::string>& arguments, const CancelToken& cancel) {
   OwnCommand command(arguments, {kOwnProgram, "", false});
-  command.finish();
+  command.finish(cancel);
+  cancel.throw_if_cancelled();
   return command.problem();
 }
 

@@ -1,8 +1,11 @@
 // Runs this program again, or another one, as a command line.
 #pragma once
 
+#include "core/base/cancel.h"
+
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +31,8 @@ class OwnCommand {
   // Reads what it has said. The whole lines of standard output since the last time.
   std::vector<std::string> poll();
   bool ended() const { return ended_; }
-  // Waits until it has ended; its standard output is lost.
-  void finish();
+  // Waits until it has ended; its standard output is lost. Interrupts it once the token is raised.
+  void finish(const CancelToken& cancel = {});
   // As Ctrl+C does: it ends in order.
   void interrupt();
   // It ends without order, soon: what it holds of memory takes the system a moment.
@@ -53,8 +56,10 @@ class OwnCommand {
 };
 
 // Returns "" on success, else the last line of its standard error. Throws Error when it cannot be
-// started.
-std::string run_self(const std::vector<std::string>& arguments);
+// started, and Error{Cancelled} when the token was raised; it has ended then, too.
+std::string run_self(const std::vector<std::string>& arguments, const CancelToken& cancel);
+using CommandRunner = std::function<std::string(const std::vector<std::string>& arguments,
+                                                const CancelToken& cancel)>;
 
 // With the standard streams of this process. Waits for its end; as OwnCommand::exit_code(). Throws
 // Error when it cannot be started.

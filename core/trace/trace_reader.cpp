@@ -21,11 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error unreadable(const std::string& path, const std::string& why) {
-  return input_error("cannot read " + path, why,
-                     "check it by kvloupe validate, or capture the trace again");
-}
-
 template <typename Body>
 auto guarded(const std::string& path, const Body& body) {
   const h5::Lock lock;
@@ -33,7 +28,7 @@ auto guarded(const std::string& path, const Body& body) {
   try {
     return body();
   } catch (const h5::Defect& defect) {
-    throw unreadable(path, defect.what());
+    throw unreadable_trace(path, defect.what());
   }
 }
 

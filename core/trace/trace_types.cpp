@@ -125,6 +125,14 @@ std::vector<int> with_queries(const TraceInfo& info, const std::vector<int>& chu
   return having.empty() ? chunks : having;
 }
 
+const RunInfo* TraceInfo::closed_loop_run() const {
+  if (mode != LoopMode::ClosedLoop) return nullptr;
+  const auto found = std::find_if(runs.begin(), runs.end(), [](const RunInfo& run) {
+    return run.mode == LoopMode::ClosedLoop && !run.from_sidecar;
+  });
+  return found == runs.end() ? nullptr : &*found;
+}
+
 bool TraceInfo::has_layer(int layer) const {
   return std::binary_search(layers.begin(), layers.end(), layer);
 }

@@ -132,6 +132,8 @@ struct TraceInfo {
 
   int chunk_of_token(std::int32_t token_pos) const;  // -1 if none
   bool has_layer(int layer) const;
+  // The run that a closed-loop model attended to; null of other traces, and where it cannot be read.
+  const RunInfo* closed_loop_run() const;
 
   std::int64_t num_queries() const;  // rows of q
   bool has_queries(int chunk) const;

@@ -110,7 +110,9 @@ struct TraceWriter::Impl {
         part(std::move(own_part)) {}
 
   void create();
+  // Throws Error{Input} that names the slice's trace where a defect is met in it.
   void copy(const TraceSlice& slice, const WorkContext& context);
+  void copy_chunks(const TraceSlice& slice, const WorkContext& context);
   void close();
   std::size_t layer_index(int layer) const;
   void require_next(const ChunkInfo& chunk) const;
@@ -153,8 +155,17 @@ void TraceWriter::Impl::create() {
   h5::checked_status(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "write the file's structure");
 }
 
-// Read again from the start: what is asked of the copy was decided by a reader of its own.
 void TraceWriter::Impl::copy(const TraceSlice& slice, const WorkContext& context) {
+  try {
+    copy_chunks(slice, context);
+  } catch (const h5::Defect& defect) {
+    if (part.failure()) throw;
+    throw unreadable_trace(slice.trace.string(), defect.what());
+  }
+}
+
+// Read again from the start: what is asked of the copy was decided by a reader of its own.
+void TraceWriter::Impl::copy_chunks(const TraceSlice& slice, const WorkContext& context) {
   KVLOUPE_CHECK(chunks_done == 0 && slice.runs.size() == runs.size());
   const h5::Handle from = h5::open_file_for_reading(slice.trace.string());
   LoadedTrace source = load_trace(from.get(), slice.trace.string());

@@ -129,8 +129,10 @@ TEST_F(JobsTest, LongJobsStepBackWhereThereIsAWindow) {
     ASSERT_TRUE(drain());
     submit(Lane::Whole, tag, niceness);
     ASSERT_TRUE(drain());
-    EXPECT_EQ(delivered_,
-              (std::vector<int>{ours, std::min(ours + 5, 19), std::min(ours + 15, 19)}));
+    submit(Lane::Command, tag, niceness);
+    ASSERT_TRUE(drain());
+    const int after_short = std::min(ours + 5, 19), after_long = std::min(ours + 15, 19);
+    EXPECT_EQ(delivered_, (std::vector<int>{ours, after_short, after_long, after_short}));
   }
   jobs_.set_wake(nullptr);
 }

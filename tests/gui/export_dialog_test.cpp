@@ -1,12 +1,16 @@
 // Exporting by mouse: nothing that is open is written over, however it is named, and what else is
 // there is asked for first.
 #include "app/state/view_list.h"
+#include "core/base/error.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 
 namespace kvloupe {
 namespace {
@@ -18,7 +22,8 @@ class ExportDialog : public test::WindowTest {
   void SetUp() override {
     fs::remove_all("exports");
     fs::create_directories("exports");
-    explorer().exporter().run_command = [this](const std::vector<std::string>& arguments) {
+    explorer().exporter().run_command = [this](const std::vector<std::string>& arguments,
+                                               const CancelToken&) {
       written_.push_back(arguments.back());
       std::ofstream(arguments.back()) << "exported";
       return std::string();
@@ -137,6 +142,34 @@ TEST_F(ExportDialog, TablesAndArraysAreMadeOfWhatStandsOnScreen) {
   EXPECT_TRUE(bytes_of("exports/kept.csv") == table);
   EXPECT_TRUE(bytes_of("exports/kept.npy") == array);
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("Written: "));
+}
+
+// Traces are read while it is drawn.
+TEST_F(ExportDialog, APictureUnderWayEndsOnceItIsCancelled) {
+  std::atomic<bool> begun = false, ended = false;
+  explorer().exporter().run_command = [&](const std::vector<std::string>&,
+                                          const CancelToken& cancel) -> std::string {
+    begun = true;
+    while (!cancel.cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ended = true;
+    throw cancelled_error();
+  };
+  const std::string later = trace("later.h5");
+  explorer().exporter().ask(state::view_named("kv_map"), state::Format::Png, ".");
+  drive("long picture", [&](ImGuiTestContext* ctx) {
+    save_as(ctx, "exports/long.png");
+    workspace().traces.open(later);
+    const auto is_read = [&] { return begun && workspace().has_trace(); };
+    for (int frame = 0; frame < 1000 && !is_read(); ++frame) ctx->Yield();
+    const bool read = is_read();
+    JobSystem& jobs = workspace().answers.jobs();
+    for (const JobStatus& job : jobs.status())
+      if (job.tag.starts_with("export ")) jobs.give_up(job.tag);  // what follows waits for its end
+    IM_CHECK(read);
+  });
+  EXPECT_TRUE(ended);
+  EXPECT_THAT(explorer().messages().history().back(), HasSubstr("was cancelled"));
+  explorer().run_command("close");
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ class RandomEvents : public test::WindowTest {
     ImGuiTestEngine_GetIO(engine).ConfigWatchdogWarning = FLT_MAX;
     ImGuiTestEngine_GetIO(engine).ConfigWatchdogKillTest = FLT_MAX;
     // No other process: what these are clicked for is tested elsewhere.
-    const auto refuse = [](const std::vector<std::string>&) { return std::string("not here"); };
+    const auto refuse = [](const std::vector<std::string>&, const CancelToken&) {
+      return std::string("not here");
+    };
     explorer().exporter().run_command = refuse;
     explorer().runs().run_command = refuse;
     explorer().capture().run().program = "/bin/false";

@@ -51,7 +51,8 @@ class WindowSoak : public test::WindowTest {
     options.settings.window_width = 1280;
     options.settings.window_height = 800;
     start(std::move(options));
-    explorer().exporter().run_command = [](const std::vector<std::string>& arguments) {
+    explorer().exporter().run_command = [](const std::vector<std::string>& arguments,
+                                           const CancelToken&) {
       return test::run_program(arguments).last_error_line();
     };
   }

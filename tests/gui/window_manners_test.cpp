@@ -92,6 +92,32 @@ TEST_F(WindowManners, StopEndsWhatIsTimedAndStartsNothing) {
   settle();
 }
 
+// Keys that write nothing, too: what they show would wait for the measurement.
+TEST_F(WindowManners, AnyKeyEndsWhatIsTimed) {
+  look();
+  drive("panels", [](ImGuiTestContext* ctx) {
+    ctx->SetRef("##MainMenuBar");
+    ctx->MenuClick("View/Panels/Latency");
+  });
+  frames(4);
+  settle();
+  workspace().cursor.set_method(Slot::A, "quoka:budget_tokens=40");
+  settle();
+  for (const ImGuiKeyChord key :
+       {ImGuiKeyChord{ImGuiMod_Ctrl | ImGuiKey_L}, ImGuiKeyChord{ImGuiKey_LeftArrow}})
+    drive("key", [key](ImGuiTestContext* ctx) {
+      const test::HeldLane timing(workspace(), {Lane::Timing});  // so that it does not end before
+      ctx->ItemClick(in("latency", "/$$0/Run A##latency").c_str());
+      ctx->Yield(4);
+      IM_CHECK(workspace().answers.measuring());
+      ctx->KeyPress(key);
+      ctx->Yield(2);
+      IM_CHECK(!workspace().answers.measuring());
+    });
+  explorer().run_command("layout.reset");
+  settle();
+}
+
 TEST_F(WindowManners, EscapeClosesTheTopmostThingAlone) {
   look();
   drive("list", [](ImGuiTestContext* ctx) {

@@ -5,11 +5,13 @@
 #include "tests/gui/window_fixture.h"
 
 #include <filesystem>
+#include <fstream>
 
 namespace kvloupe {
 namespace {
 
 using state::kNotesWindow;
+using ::testing::Field;
 
 class WindowNotes : public test::WindowTest {
  protected:
@@ -44,6 +46,34 @@ TEST_F(WindowNotes, WhatIsTypedIsThereAfterClosing) {
   workspace().cursor.set_chunk(5);
   drive("go", [](ImGuiTestContext* ctx) { ctx->ItemClick(in(kNotesWindow, "/**/Go").c_str()); });
   EXPECT_EQ(place().chunk, 3);
+}
+
+// The field of the first goes with its trace, so its typing never ends.
+TEST_F(WindowNotes, WhatIsTypedOutlivesItsTrace) {
+  const std::string first = test::write_gui_trace("closed_amid_typing.h5");
+  const std::string second = test::write_gui_trace("noted_next.h5");
+  for (const std::string& trace : {first, second}) std::filesystem::remove(trace + ".session.json");
+  open_alone(second);
+  workspace().cursor.set_perspective("where");
+  open(first);
+  workspace().cursor.set_perspective("where");
+  settle();
+  const auto type = [](const char* text, ImGuiKeyChord end) {
+    drive("type", [text, end](ImGuiTestContext* ctx) {
+      ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_D);
+      ctx->Yield(4);
+      ctx->KeyChars(text);
+      ctx->Yield(2);
+      ctx->KeyPress(end);
+      ctx->Yield(4);
+    });
+  };
+  type("of the first", ImGuiMod_Ctrl | ImGuiKey_W);
+  ASSERT_EQ(workspace().traces.find(first), nullptr);
+  type("of the second", ImGuiKey_Escape);
+  explorer().notes().finish();
+  EXPECT_THAT(shell::load_notes(first), ElementsAre(Field(&shell::Note::text, "of the first")));
+  EXPECT_THAT(shell::load_notes(second), ElementsAre(Field(&shell::Note::text, "of the second")));
 }
 
 TEST_F(WindowNotes, ARemovedNoteIsBroughtBack) {
@@ -114,6 +144,34 @@ TEST_F(WindowNotes, BecomeATour) {
   frames(6);
   EXPECT_EQ(place().chunk, 6);
   explorer().tour().close();
+}
+
+// Last: its messages stay in the corner for a while.
+TEST_F(WindowNotes, AQuestionAboutUnsavedNotesTriesOnce) {
+  path_ = test::write_gui_trace("unsaved.h5");
+  const std::string session = path_ + ".session.json";
+  std::filesystem::remove(session);
+  open_alone(path_);
+  workspace().cursor.set_perspective("where");
+  settle();
+  note("saved");
+  explorer().notes().finish();
+  std::ofstream(session) << "[]";  // nobody's notes: it is left as it is
+  note("not saved");
+  explorer().run_command("quit");
+  frames(3);
+  EXPECT_FALSE(explorer().wants_quit());
+  const auto said = explorer().messages().history();
+  frames(20);
+  EXPECT_EQ(explorer().messages().history(), said);
+  drive("stay", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_Escape); });
+  EXPECT_FALSE(explorer().wants_quit());
+  EXPECT_NE(explorer().notes().unsaved(), "");
+
+  std::filesystem::remove(session);
+  explorer().notes().finish();
+  EXPECT_EQ(explorer().notes().unsaved(), "");
+  EXPECT_THAT(shell::load_notes(path_), ElementsAre(Field(&shell::Note::text, "not saved")));
 }
 
 }  // namespace

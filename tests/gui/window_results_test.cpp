@@ -59,7 +59,8 @@ TEST_F(WindowResults, AFigureIsShownBeforeItIsWritten) {
   ASSERT_FALSE(workspace().has_trace());
   std::vector<std::string> drawn;
   const auto before = explorer().exporter().run_command;
-  explorer().exporter().run_command = [&](const std::vector<std::string>& arguments) {
+  explorer().exporter().run_command = [&](const std::vector<std::string>& arguments,
+                                          const CancelToken&) {
     drawn = arguments;
     return std::string("no picture in this test");
   };
@@ -236,9 +237,11 @@ TEST_F(WindowResults, ClosedGiveTheirMemoryBack) {
   settle();
   frames(4);
   EXPECT_GT(held(), before);
-  explorer().run_command("results.close");
-  settle();
+  drive("close", [](ImGuiTestContext* ctx) {
+    ctx->ItemClick("//##MainMenuBar/##MenuBar/\u00D7##close results");
+  });
   frames(4);
+  EXPECT_FALSE(workspace().results.is_open());
   EXPECT_EQ(held(), before) << "no view holds what it drew";
 }
 

@@ -59,9 +59,10 @@ class WindowStory : public test::WindowTest {
     start(std::move(options));
     explorer().capture().run().program = KVLOUPE_PROGRAM;
     explorer().capture().estimator().program = KVLOUPE_PROGRAM;
-    explorer().exporter().run_command = [](const std::vector<std::string>& arguments) {
+    explorer().exporter().run_command = [](const std::vector<std::string>& arguments,
+                                           const CancelToken& cancel) {
       OwnCommand command(arguments, {.program = KVLOUPE_PROGRAM, .standard_input = {}});
-      command.finish();
+      command.finish(cancel);
       return command.problem();
     };
   }
@@ -204,7 +205,7 @@ void WindowStory::see_figure_before_it_is_written() {
   auto& run_command = explorer().exporter().run_command;
   const auto draws = run_command;
   std::atomic<bool> released = false;
-  run_command = [&](const std::vector<std::string>&) {
+  run_command = [&](const std::vector<std::string>&, const CancelToken&) {
     while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return std::string();
   };

@@ -12,7 +12,10 @@
 #include <implot/implot_internal.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 namespace kvloupe {
 namespace {
@@ -207,7 +210,8 @@ TEST_F(WindowTest, AMethodThatWasTriedIsSavedOrRemoved) {
   ASSERT_EQ(tab->tried.size(), 1U);
   static std::vector<std::string> asked;  // written by a job, read when all are done
   asked.clear();
-  explorer().runs().run_command = [](const std::vector<std::string>& arguments) {
+  explorer().runs().run_command = [](const std::vector<std::string>& arguments,
+                                     const CancelToken&) {
     asked = arguments;
     return std::string("error: the disk is full");
   };
@@ -226,6 +230,40 @@ TEST_F(WindowTest, AMethodThatWasTriedIsSavedOrRemoved) {
   EXPECT_EQ(explorer().messages().history().back(), "error: the disk is full");
   choose("Remove from the list");
   EXPECT_TRUE(tab->tried.empty());
+}
+
+// The window is not closed over it unasked, and its trace shows it wherever the user went.
+TEST_F(WindowTest, ARunIsSavedWhileAnotherTraceIsInFront) {
+  const std::string other = test::write_gui_trace("in_front.h5");
+  open_alone(trace());
+  workspace().cursor.set_method(Slot::A, "oracle:budget_tokens=64");
+  settle();
+  const state::TraceTab* tab = workspace().traces.ready();
+  const std::string path = tab->path;
+  const state::TracePtr before = tab->selection.place.trace;
+  const std::string row = in("Runs", fmt::format("/runs/$${}/###name", tab->recorded.size()));
+  std::atomic<bool> released = false;
+  explorer().runs().run_command = [&](const std::vector<std::string>&, const CancelToken&) {
+    while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return std::string();
+  };
+  drive("save", [&](ImGuiTestContext* ctx) {
+    ctx->ItemClick(row.c_str(), ImGuiMouseButton_Right);
+    ctx->Yield(2);
+    ctx->ItemClick("//$FOCUSED/Save as a run of the trace");
+    ctx->Yield(2);
+    explorer().ask_to_quit();
+    ctx->Yield(3);
+    const bool asked = !explorer().wants_quit();
+    if (asked) ctx->ItemClick("//$FOCUSED/Keep it running");
+    workspace().traces.open(other);
+    released = true;  // what follows waits for it
+    IM_CHECK(asked);
+  });
+  const state::TraceTab* saved = workspace().traces.find(path);
+  ASSERT_NE(saved, nullptr);
+  EXPECT_NE(saved, workspace().traces.active());
+  EXPECT_NE(saved->selection.place.trace, before) << "it was read anew";
 }
 
 // Whoever knows a method's name finds it, sees its help and changes a parameter.

@@ -429,7 +429,7 @@ TEST_F(WindowViews, EscapeEndsTheTypingOfANote) {
 TEST_F(WindowViews, ZClosingOverAnExportAsksFirst) {
   std::atomic<bool> released = false;
   auto& exporter = explorer().exporter();
-  exporter.run_command = [&](const std::vector<std::string>&) {
+  exporter.run_command = [&](const std::vector<std::string>&, const CancelToken&) {
     while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return std::string();
   };

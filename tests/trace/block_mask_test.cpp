@@ -264,11 +264,10 @@ TEST_F(DamagedBlocksTest, RulesNeedNotBeRecorded) {
 TEST_F(DamagedBlocksTest, Tables) {
   const char* indices = "/runs/3/layers/2/table_indices";
   const char* indptr = "/runs/3/layers/2/table_indptr";
-  expect_defect("blocks must rise below",
-                [&](hid_t f) { set_value<std::int32_t>(f, indices, {1}, 0); });
-  expect_defect("blocks must rise below",
+  expect_defect("they must rise", [&](hid_t f) { set_value<std::int32_t>(f, indices, {1}, 0); });
+  expect_defect("beyond its blocks",
                 [&](hid_t f) { set_value<std::int32_t>(f, indices, {0}, -1); });
-  expect_defect("blocks must rise below",
+  expect_defect("beyond its blocks",
                 [&](hid_t f) { set_value<std::int32_t>(f, indices, {3}, 1000000); });
   expect_defect("table_indptr fall", [&](hid_t f) { set_value<std::int64_t>(f, indptr, {6}, -4); });
   expect_defect("table entries",

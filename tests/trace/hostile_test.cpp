@@ -2,6 +2,7 @@
 // answer.
 #include "core/base/error.h"
 #include "core/trace/hdf5/hdf5.h"
+#include "core/trace/write/slice.h"
 #include "tests/trace/damaged_file.h"
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
@@ -57,6 +58,13 @@ void resize(hid_t file, const char* path, const std::vector<hsize_t>& dims) {
 class HostileTest : public DamagedFileTest {
  protected:
   HostileTest() : DamagedFileTest(make_reference(DType::F16)) {}
+
+  // Run 0 of layer 2 is refused by who reads it, too.
+  void expect_unread(const char* word, const Edit& edit) const {
+    expect_defect(word, edit);
+    const TraceReader reader(edited(edit));
+    EXPECT_THROW(reader.read_run_layer(0, 2), Error) << word;
+  }
 };
 
 TEST_F(HostileTest, TheUneditedFileIsSound) {
@@ -304,10 +312,18 @@ TEST_F(HostileTest, Runs) {
   expect_defect("fall", [&](hid_t f) { set_value<std::int64_t>(f, offsets, 5, -9); });
   expect_defect("end at", [&](hid_t f) { set_value<std::int64_t>(f, offsets, 12, 1 << 20); });
   expect_defect("must rise", [&](hid_t f) { set_value<std::int32_t>(f, positions, 1, 8); });
-  expect_defect("must rise", [&](hid_t f) { set_value<std::int32_t>(f, positions, 0, -1); });
-  expect_defect("must rise", [&](hid_t f) { set_value<std::int32_t>(f, positions, 7, 1 << 30); });
-  expect_defect("beyond its candidates",
-                [&](hid_t f) { set_value<std::int32_t>(f, positions, 7, 16); });
+  // No reader may be led to a key that is no candidate: not before its window, not in its own chunk, not
+  // where there is no past.
+  for (const int stray : {16, 1 << 30})
+    expect_unread("beyond its candidates [0, 16)",
+                  [&](hid_t f) { set_value<std::int32_t>(f, positions, 7, stray); });
+  expect_unread("beyond its candidates [0, 16)",
+                [&](hid_t f) { set_value<std::int32_t>(f, positions, 0, -1); });
+  expect_unread("beyond its candidates [0, 0)", [&](hid_t f) {
+    set_value<std::uint8_t>(f, flags, 0, 0);
+    set_value<std::int64_t>(f, offsets, 1, 1);
+    set_value<std::int64_t>(f, offsets, 2, 1);
+  });
   expect_defect("unknown flag", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 4, 4); });
   expect_defect("dense by its flag", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 4, 2); });
   expect_defect("no past", [&](hid_t f) { set_value<std::uint8_t>(f, flags, 0, 0); });
@@ -319,6 +335,19 @@ TEST_F(HostileTest, Runs) {
   expect_defect("q_heads_per_row", [](hid_t f) { set_int(f, "/runs/1", "q_heads_per_row", 4); });
   expect_defect("entries", [&](hid_t f) { resize(f, flags, {11}); });
   expect_defect("missing", [&](hid_t f) { drop(f, positions); });
+}
+
+// What is wrong with the trace that is sliced is not blamed on the disk.
+TEST_F(HostileTest, ASliceNamesTheDamagedRun) {
+  const fs::path whole =
+      edited([](hid_t f) { set_value<std::int64_t>(f, "/runs/0/layers/2/offsets", 5, -9); });
+  try {
+    slice_trace(whole, {}, folder_ / "slice.h5", true, {});
+    ADD_FAILURE() << "sliced";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what_failed(), "cannot read " + whole.string());
+    EXPECT_EQ(error.why(), "run 0, layer 2: its offsets fall at cell 4");
+  }
 }
 
 // Chunk 1 keeps eight keys a row: row 0 all by rule, row 1 all but the first. The bounds are 0, 8 and

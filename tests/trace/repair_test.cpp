@@ -6,6 +6,7 @@
 #include "tests/trace/hdf5_edits.h"
 #include "tests/trace/trace_fixture.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -160,6 +161,25 @@ TEST_P(RepairTest, ADamagedRunIsLeftOutAndTheOthersMoveUp) {
   const TraceReader a(damaged_), b(clean_);
   EXPECT_EQ(b.info().runs.size(), runs - 1);
   for (const int layer : a.info().layers) expect_same_run(a, 1, b, 0, layer);
+}
+
+TEST_P(RepairTest, TheMethodThatTheModelRanWithIsMissed) {
+  edit([](hid_t f) {
+    const auto close_loop = [&](const char* object) {
+      const h5::Handle at = h5::checked(H5Oopen(f, object, H5P_DEFAULT), "open");
+      H5Adelete(at.get(), "mode");
+      h5::write_attribute(at.get(), "mode", "closed_loop");
+    };
+    close_loop("/");
+    close_loop("/runs/0");
+    testing::drop(f, "/runs/0/layers/2/positions");
+  });
+  EXPECT_EQ(TraceReader(damaged_).info().closed_loop_run()->id, 0);
+  EXPECT_TRUE(mentions(repair(), "the model ran with this method"));
+  EXPECT_EQ(TraceReader(clean_).info().closed_loop_run(), nullptr)
+      << "no other run takes its place";
+  EXPECT_THAT(check_trace(clean_).notes,
+              ::testing::Contains("the run of the method that the model ran with is not there"));
 }
 
 TEST_P(RepairTest, WhatAnOlderVersionDidNotRecordIsNotPassedOffAsNone) {

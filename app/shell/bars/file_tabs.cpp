@@ -46,7 +46,7 @@ void results_tab_ui(state::Workspace& workspace, bool here, const widgets::Palet
   const Pressed pressed =
       tab_ui(palette, name, results.path(), " results", here, "Close the results");
   if (pressed.chosen) workspace.cursor.set_perspective(state::results_perspective().id);
-  if (pressed.closed) results.close();
+  if (pressed.closed) workspace.wanted_command = "results.close";
 }
 
 }  // namespace

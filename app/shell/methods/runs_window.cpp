@@ -457,16 +457,15 @@ void RunsWindow::save(state::Workspace& workspace, const MethodChoice& method) {
   workspace.answers.jobs().submit<std::string>(
       Lane::Whole, fmt::format("save run|{}|{}", path, method.text),
       fmt::format("Saving {}", state::short_label(method)),
-      [run = run_command, arguments](const WorkContext&) {
-        return std::make_shared<const std::string>(run(arguments));
+      [run = run_command, arguments](const WorkContext& context) {
+        return std::make_shared<const std::string>(run(arguments, context.cancel));
       },
       [this, &workspace, path, method](std::shared_ptr<const std::string> problem) {
         if (!problem->empty()) return messages_.say(*problem, true);
         messages_.say(fmt::format("Saved {} as a run of {}.", state::short_label(method),
                                   printable(std::filesystem::path(path).filename().string())),
                       false);
-        if (const state::TraceTab* tab = workspace.traces.ready(); tab && tab->path == path)
-          workspace.traces.reload_active();
+        workspace.traces.grown(path, path);  // another trace may be in front by now
       },
       [this](const Error& error) { messages_.say(error.what(), true); });
 }

@@ -37,8 +37,8 @@ class RunsWindow {
   void load_marks(state::TraceTab& tab);
   // All is on the disk when it returns.
   void finish() { writer_.finish(); }
-  // Runs the command line that saves a run: "" on success, else its sentence. On a job's thread.
-  std::function<std::string(const std::vector<std::string>& arguments)> run_command = run_self;
+  // Runs the command line that saves a run, on a job's thread.
+  CommandRunner run_command = run_self;
 
  private:
   using MethodChoice = state::MethodChoice;

@@ -108,8 +108,8 @@ void Exporter::draw(const widgets::Palette& palette) {
 void Exporter::write(const Request& request) {
   const bool drawn = state::is_picture(request.format);
   workspace_.answers.jobs().submit<std::string>(
-      Lane::TraceIo, "export " + request.file, fmt::format("Exporting {}", request.what.view),
-      drawn ? drawing(request) : writing(request),
+      drawn ? Lane::Command : Lane::TraceIo, "export " + request.file,
+      fmt::format("Exporting {}", request.what.view), drawn ? drawing(request) : writing(request),
       [this, file = request.file](std::shared_ptr<const std::string> problem) {
         messages_.say(problem->empty() ? "Written: " + printable(file) : *problem,
                       !problem->empty());
@@ -133,8 +133,8 @@ Exporter::Work Exporter::drawing(const Request& request) const {
   std::vector<std::string> arguments = state::export_arguments(request.what);
   arguments.insert(arguments.end(),
                    {fmt::format("--{}", state::name_of(request.format)), request.file});
-  return [run = run_command, arguments](const WorkContext&) {
-    return std::make_shared<const std::string>(run(arguments));
+  return [run = run_command, arguments](const WorkContext& context) {
+    return std::make_shared<const std::string>(run(arguments, context.cancel));
   };
 }
 

@@ -37,8 +37,8 @@ class Exporter {
                               const state::Place* place = nullptr) const;
   // "Replace it?" while that is open.
   void draw(const widgets::Palette& palette);
-  // Runs the command line that draws the file: "" on success, else its sentence. On a job's thread.
-  std::function<std::string(const std::vector<std::string>& arguments)> run_command = run_self;
+  // Runs the command line that draws the file, on a job's thread.
+  CommandRunner run_command = run_self;
 
  private:
   struct Request {

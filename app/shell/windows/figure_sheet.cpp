@@ -51,11 +51,11 @@ class TemporaryPicture {
   std::string name_;
 };
 
-FigureSheet::Preview drawn(const std::function<std::string(const std::vector<std::string>&)>& run,
-                           std::vector<std::string> arguments, const std::string& command) {
+FigureSheet::Preview drawn(const CommandRunner& run, std::vector<std::string> arguments,
+                           const std::string& command, const CancelToken& cancel) {
   const TemporaryPicture file;
   arguments.insert(arguments.end(), {"--png", file.name(), "--force"});
-  FigureSheet::Preview preview{command, {}, run(arguments)};
+  FigureSheet::Preview preview{command, {}, run(arguments, cancel)};
   if (preview.problem.empty()) preview.image = figure::image_of_png(content_of(file.name()));
   return preview;
 }
@@ -239,10 +239,10 @@ void FigureSheet::ask() {
   state::ViewState what = what_;
   what.picture.scale = std::min(what.picture.scale, 1.0);
   workspace_.answers.jobs().submit<Preview>(
-      Lane::TraceIo, "figure", "Drawing the figure",
+      Lane::Command, "figure", "Drawing the figure",
       [run = exporter_.run_command, arguments = state::export_arguments(what),
-       wanted](const WorkContext&) {
-        return std::make_shared<const Preview>(drawn(run, arguments, wanted));
+       wanted](const WorkContext& context) {
+        return std::make_shared<const Preview>(drawn(run, arguments, wanted, context.cancel));
       },
       [this](std::shared_ptr<const Preview> preview) { preview_ = std::move(preview); },
       [this, wanted](const Error& error) {

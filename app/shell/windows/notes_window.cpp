@@ -149,14 +149,14 @@ void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& p
   ImGui::InputTextMultiline(
       "##text", &note.text,
       {-1, lines * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().FramePadding.y});
-  if (ImGui::IsItemEdited()) typed_ = note.id;
+  if (ImGui::IsItemEdited() && typed_ != note.id) {
+    save_typed();  // its field may have gone amid the typing, which then never ended
+    typed_ = note.id;
+  }
   const bool ends = ImGui::IsItemDeactivated();
   // Escape ends the typing; Dear ImGui would also put back what stood there before.
   if (ends && ImGui::IsKeyPressed(ImGuiKey_Escape, false)) note.text = typed;
-  if (ends && typed_ == note.id) {
-    typed_.clear();
-    save(trace, {note.id, note});
-  }
+  if (ends && typed_ == note.id) save_typed();
   ImGui::PopID();
   if (removed) remove(trace, notes, index);
 }
@@ -181,11 +181,15 @@ void NotesWindow::save(const std::string& trace, NoteChange change) {
   });
 }
 
-void NotesWindow::finish() {
+void NotesWindow::save_typed() {
   for (const auto& [trace, notes] : by_trace_)
     for (const Note& note : notes.notes)
       if (note.id == typed_) save(trace, {note.id, note});
   typed_.clear();
+}
+
+void NotesWindow::finish() {
+  save_typed();
   writer_.finish();
   std::map<std::string, Unsaved> again;
   {

@@ -52,6 +52,7 @@ class NotesWindow {
   void bring_back(const std::string& trace, Notes& notes);
   void remove(const std::string& trace, Notes& notes, std::size_t index);
   void save(const std::string& trace, NoteChange change);
+  void save_typed();
 
   Messages& messages_;
   std::map<std::string, Notes> by_trace_;

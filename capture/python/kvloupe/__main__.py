@@ -142,8 +142,9 @@ def run_select(options):
 
 
 def run_record(options):
-    from .part_file import check_output
+    from .part_file import check_output, names_of, refuse_inputs
     check_output(options.output, options.force)  # Before the seconds that torch and a model take to load.
+    refuse_inputs(names_of(options.output), [options.prompt_file, options.messages])
     prompt = read_prompt(options)
     spin_briefly()
     try:

@@ -25,7 +25,7 @@ def load(path, wanted=None):
     if not os.path.isfile(path):
         raise KvloupeError(f"cannot read {path}", "there is no such file", f"give a file that ends in {', '.join(KINDS)}")
     try:
-        if kind in PICKLES or _begins_as_pickle(path):
+        if kind in PICKLES or (kind != ".safetensors" and _begins_as_pickle(path)):  # their first bytes are a length
             raise _pickle(path)
         if kind not in KINDS:
             raise KvloupeError(f"cannot read {path}", f"it does not end in {', '.join(KINDS)}", "write it as one of these")

@@ -8,7 +8,7 @@ from .chunks import ChunkTable
 from .errors import KvloupeError, one_line
 from .header import MOST
 from .interrupts import dropping
-from .part_file import PartFile, check_output, names_of
+from .part_file import PartFile, check_output, names_of, refuse_inputs
 from .softmax_form import SoftmaxForm
 from .trace_model import ModelInfo
 from .writer import Heads, Header, TraceWriter, drop_begun
@@ -30,9 +30,7 @@ def import_trace(output, q, k, v, *, ids=None, texts=None, layers=None, chunk_si
 
     Raises KvloupeError for what is no q, k and v of one model, and writes nothing then."""
     check_output(output, force)
-    written = [str(path) for path in names_of(output) if path.exists()]
-    if any(file and os.path.exists(file) and os.path.samefile(file, path) for file in (q, k, v, ids, texts) for path in written):
-        raise KvloupeError(f"cannot write {output}", "it is one of the files that are read", "give another -o")
+    refuse_inputs(names_of(output), (q, k, v, ids, texts))
     arrays = _arrays({"q": q, "k": k, "v": v})
     num_layers, _, num_tokens, _ = arrays["q"].shape
     numbers = _numbers(layers, num_layers)

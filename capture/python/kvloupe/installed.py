@@ -12,9 +12,10 @@ def prefixes():
     if program:
         yield pathlib.Path(program).resolve().parent.parent
     package = pathlib.Path(__file__).resolve().parent
-    # PREFIX/share/kvloupe/python/kvloupe, and capture/python/kvloupe of a checkout.
-    yield package.parents[3]
-    yield package.parents[2] / "build" / "release"
+    # PREFIX/share/kvloupe/python/kvloupe, and capture/python/kvloupe of a checkout. A package nearer to the root is in neither.
+    for levels, inside in ((3, ""), (2, "build/release")):
+        if levels < len(package.parents):
+            yield package.parents[levels] / inside
 
 
 def program():

@@ -5,7 +5,7 @@ from .errors import KvloupeError, one_line
 from .layout import DECODE, PREFILL
 from .trace_model import ModelInfo
 from .part import Part
-from .part_file import PartFile
+from .part_file import PartFile, names_of, refuse_inputs
 from .softmax_form import SoftmaxForm
 from .stored import BROKEN, Defect
 from .writer import Header, Heads, TraceWriter, drop_begun
@@ -17,6 +17,7 @@ SETS = ("q", "k", "v", "lse")
 def merge_parts(paths, path, force=False):
     parts = sorted((Part(part) for part in paths), key=lambda part: part.rank)
     try:
+        refuse_inputs(names_of(path), [part.path for part in parts])
         _check_alike(parts)
         num_chunks = min(len(part.chunks) for part in parts)
         if num_chunks == 0:

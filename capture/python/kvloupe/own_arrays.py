@@ -131,7 +131,8 @@ class _Csr(_Selections):
             if any(length < 1 for length in shape) or int(np.prod(shape, dtype=object)) != cells:
                 raise KvloupeError(f"the shape {shape} does not fit the offsets", f"they have {cells} cells", "give [chunks, layers] or [chunks, layers, rows]")
             return tuple(shape)
-        rows = [[]] + [[num_rows(trace, one)] for one in (AXES if axis is None else (axis,))]
+        lengths = {num_rows(trace, one) for one in (AXES if axis is None else (axis,))}
+        rows = [[]] + [[length] for length in lengths if length > 1]  # an axis of one row says what none says
         possible = {(entries, layers, *row) for entries in (len(trace.chunks), trace.num_tokens) for row in rows}
         fits = [one for one in sorted(possible) if int(np.prod(one)) == cells]
         if len(fits) != 1:

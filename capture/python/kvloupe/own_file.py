@@ -60,7 +60,7 @@ def function_of(text, rows, in_c):
     if not colon or not name.isidentifier():
         raise KvloupeError(f"{text} names no function", "it is a file and a function in it", "write it as in my_methods.py:far_keys")
     if in_c:
-        return plugin.method_of(path, name, rows)
+        return plugin.Method(path, name, rows)
     module = _load(path)
     function = getattr(module, name, None)
     if not callable(function):
@@ -133,8 +133,7 @@ def _work_and_exit(work, to_parent, bytes_of_memory):
     except KvloupeError as error:
         tell(*error.parts)
     except MemoryError:
-        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB",
-             "let it take less, or python -m kvloupe select --memory-limit MIB gives it more")
+        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", own_method.LESS_MEMORY)
     except BaseException as error:  # such as sys.exit() in the file
         tell("the method cannot be run", one_line(error), "mend it")
     finally:

@@ -4,12 +4,14 @@ import re
 
 import numpy as np
 
+from . import plugin
 from .errors import KvloupeError, one_line
 from .runs import DENSE_FALLBACK
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 AXES = ("kv_head", "q_head")
 ARRAYS = ("numpy", "torch")
+LESS_MEMORY = "let it take less, or select --memory-limit gives it more"
 
 
 def check_name(name):
@@ -162,12 +164,16 @@ def choose(select, layer, chunk, given, rows, first, budget):
 def _ask(select, where, *arguments):
     try:
         return select(*arguments)
+    except MemoryError as error:
+        raise KvloupeError(f"the method ran out of memory in {where}", f"{_place_of(error, select)}{one_line(error)}", LESS_MEMORY) from error
     except Exception as error:
-        raise KvloupeError(f"the method failed in {where}", f"{_line_of(error, select)}{one_line(error)}", "mend it and run it again") from error
+        raise KvloupeError(f"the method failed in {where}", f"{_place_of(error, select)}{one_line(error)}", "mend it and run it again") from error
 
 
-def _line_of(error, select):
-    """Where in the method's own file it failed: the innermost such line."""
+def _place_of(error, select):
+    """Where in the method's own file it failed: the innermost such line. Of a library the lines are not known."""
+    if isinstance(select, plugin.Method):
+        return f"{select.path}: "
     file = getattr(getattr(select, "__code__", None), "co_filename", None)
     frame, line = error.__traceback__, None
     while frame is not None:

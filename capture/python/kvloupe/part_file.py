@@ -33,6 +33,13 @@ def check_output(path, force):
         raise _left_behind(part)
 
 
+def refuse_inputs(written, inputs):
+    """An output is never an input of the same call, by whatever name."""
+    for path in filter(os.path.exists, written):
+        if any(file and os.path.exists(file) and os.path.samefile(file, path) for file in inputs):
+            raise KvloupeError(f"cannot write {path}", "it is one of the files that are read", "give another path")
+
+
 def _left_behind(part):
     return KvloupeError(f"{part} exists", "a recording of that name was cut short and left its chunks there",
                         "rename it, which makes it a trace, give force=True (--force) to drop it, or another path")

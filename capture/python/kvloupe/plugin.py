@@ -19,29 +19,30 @@ class Cell(ctypes.Structure):
                 ("past", ctypes.c_int64), ("m", ctypes.c_int64), ("q", ctypes.c_void_p), ("k", ctypes.c_void_p), ("v", ctypes.c_void_p)]
 
 
-def method_of(path, name, rows):
-    """select(layer, chunk, q, k, v) by the function `name` of the library; `rows` is "kv_head" or "q_head"."""
-    function = _function_of(path, name)
+class Method:
+    """A function of (layer, chunk, q, k, v): the function `name` of the library; `rows` is "kv_head" or "q_head"."""
 
-    def select(layer, chunk, q, k, v):
-        num_rows, past = len(k) if rows == "kv_head" else len(q), k.shape[1]
+    def __init__(self, path, name, rows):
+        self.path, self._name, self._rows = path, name, rows
+        self._function = _function_of(path, name)
+
+    def __call__(self, layer, chunk, q, k, v):
+        num_rows, past = len(k) if self._rows == "kv_head" else len(q), k.shape[1]
         q, k, v = (np.ascontiguousarray(array, dtype=np.float32) for array in (q, k, v))
         held = np.full(2 * GUARD + num_rows * past, MARK, np.float32)
         scores = held[GUARD : GUARD + num_rows * past]
         scores.fill(np.nan)
         cell = Cell(ctypes.sizeof(Cell), layer, chunk, num_rows, len(q), len(k), q.shape[2], v.shape[2], past, q.shape[1],
                     q.ctypes.data, k.ctypes.data, v.ctypes.data)
-        code = function(ctypes.byref(cell), scores.ctypes.data)
+        code = self._function(ctypes.byref(cell), scores.ctypes.data)
         if code != 0:
-            raise RuntimeError(f"{name} returned {code}")
+            raise RuntimeError(f"{self._name} returned {code}")
         if (held[:GUARD] != MARK).any() or (held[GUARD + num_rows * past :] != MARK).any():
-            raise RuntimeError(f"{name} wrote outside of its {num_rows} x {past} scores")
+            raise RuntimeError(f"{self._name} wrote outside of its {num_rows} x {past} scores")
         scores = scores.reshape(num_rows, past)
         if np.isnan(scores).all(axis=1).any():
-            raise RuntimeError(f"{name} wrote no score in row {int(np.isnan(scores).all(axis=1).argmax())}")
+            raise RuntimeError(f"{self._name} wrote no score in row {int(np.isnan(scores).all(axis=1).argmax())}")
         return scores
-
-    return select
 
 
 def _function_of(path, name):

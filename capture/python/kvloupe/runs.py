@@ -105,7 +105,7 @@ class Run:
     def _cells(self, layer):
         if layer not in self._loaded:
             try:
-                self._loaded[layer] = self._load(member(self._group, f"layers/{layer}"))
+                self._loaded[layer] = self._load(layer, member(self._group, f"layers/{layer}"))
             except Defect as defect:
                 raise self._unreadable(layer, defect) from None
         return self._loaded[layer]
@@ -113,7 +113,7 @@ class Run:
     def _unreadable(self, layer, defect):
         return KvloupeError(f"layer {layer} of run {self.id} cannot be read", str(defect), "use another run")
 
-    def _load(self, group):
+    def _load(self, layer, group):
         chunks = self._trace.chunks
         count = len(chunks) * self.num_rows
         absent = all(member(group, name) is None for name in ("offsets", "positions", "flags"))
@@ -125,11 +125,13 @@ class Run:
         if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] > stored.shape[0]:
             raise Defect("its offsets do not rise from 0 inside its positions")
         positions = read_range(stored, 0, int(offsets[-1]), np.int32)
-        ends = np.repeat([chunk.end for chunk in chunks], self.num_rows)
         for cell in range(count):
             part = positions[offsets[cell] : offsets[cell + 1]]
-            if part.size and (part[0] < 0 or part[-1] >= ends[cell] or (np.diff(part) <= 0).any()):
-                raise Defect(f"positions of chunk {cell // self.num_rows}, row {cell % self.num_rows} do not rise below {ends[cell]}")
+            if not part.size:
+                continue
+            begin, end = self.candidates(layer, cell // self.num_rows)
+            if part[0] < begin or part[-1] >= end or (np.diff(part) <= 0).any():
+                raise Defect(f"positions of chunk {cell // self.num_rows}, row {cell % self.num_rows} do not rise in its candidates [{begin}, {end})")
         flags = read_range(open_dataset(group, "flags", "integer", 1), 0, count, np.uint8)
         return dict(offsets=offsets, positions=positions, flags=flags)
 

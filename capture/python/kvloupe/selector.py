@@ -1,6 +1,7 @@
 """The methods of KVLoupe in your program."""
 import ctypes
 import operator
+import os
 import threading
 
 import numpy as np
@@ -41,7 +42,7 @@ class Selector:
 
     def __init__(self, spec, *, layers, q_heads, kv_heads, head_dim, softmax_scale=None, windows=None, softcap=0.0, sink_logits=None,
                  rope_theta=0.0, rope_interleaved=False, layer_types=None, model_hash=None, threads=0):
-        self._handle, self._lock = None, threading.RLock()
+        self._handle, self._lock, self._process = None, threading.RLock(), os.getpid()
         check_spec(spec)
         model = Model(size=ctypes.sizeof(Model), num_layers=_whole(layers, "layers"), num_q_heads=_whole(q_heads, "q_heads"),
                       num_kv_heads=_whole(kv_heads, "kv_heads"), head_dim=_whole(head_dim, "head_dim"), rope_interleaved=bool(rope_interleaved),
@@ -128,7 +129,7 @@ class Selector:
     def fork(self):
         """Another selector that has seen all that this one has. What either sees from then on does not concern the other."""
         copy, handle = object.__new__(type(self)), ctypes.c_void_p()
-        copy._handle, copy._lock, copy._library = None, threading.RLock(), self._library
+        copy._handle, copy._lock, copy._process, copy._library = None, threading.RLock(), os.getpid(), self._library
         with self._open() as own:
             check(self._library, self._library.kvloupe_selector_fork(own, ctypes.byref(handle)))
         copy._take(handle)
@@ -136,6 +137,9 @@ class Selector:
 
     def close(self):
         """Gives the memory back. Also done by `with`, and when the selector is no longer held."""
+        if self._process != os.getpid():
+            self._handle = None  # the parent's; the lock may be held for good
+            return
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
@@ -176,6 +180,8 @@ class _Held:
         self.selector = selector
 
     def __enter__(self):
+        if self.selector._process != os.getpid():  # before the lock, which may be held for good
+            raise KvloupeError("the selector cannot be used in this process", "it was made in the one from which this one was forked", "make a selector after the fork")
         self.selector._lock.acquire()
         if self.selector._handle is None:
             self.selector._lock.release()
@@ -227,6 +233,11 @@ def _hash(value):
     return value.encode()
 
 
+def _float32(given):
+    """Of torch, too, whose bfloat16 numpy does not have."""
+    return np.ascontiguousarray(given.detach().float().cpu() if hasattr(given, "detach") else given, dtype=np.float32)
+
+
 def _shape_softmax(model, windows, sink_logits):
     """Fills these members and returns what they point at."""
     kept = []
@@ -242,7 +253,7 @@ def _shape_softmax(model, windows, sink_logits):
         model.windows = kept[-1]
     if sink_logits is not None:
         try:
-            logits = np.ascontiguousarray(sink_logits.detach().cpu() if hasattr(sink_logits, "detach") else sink_logits, dtype=np.float32)
+            logits = _float32(sink_logits)
         except (TypeError, ValueError):
             raise KvloupeError("sink_logits cannot be used", "it is no array of numbers", "give [layers, q_heads]") from None
         if logits.shape != (model.num_layers, model.num_q_heads):
@@ -266,7 +277,7 @@ def _set_layer_types(model, layer_types):
 
 def _set_novelty(chunk, novelty):
     try:
-        values = np.ascontiguousarray(novelty.detach().cpu() if hasattr(novelty, "detach") else novelty, dtype=np.float32)
+        values = _float32(novelty)
     except (TypeError, ValueError):
         raise KvloupeError("novelty cannot be used", "it is no array of numbers", "give [past + m]") from None
     if values.shape != (chunk.past + chunk.q.shape[1],):

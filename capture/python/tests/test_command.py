@@ -106,6 +106,10 @@ class Command(unittest.TestCase):
         left, nowhere = scratch("left.h5.part"), scratch("absent") / "t.h5"
         left.write_bytes(b"chunks")
         self.assertIn("was cut short", run("record", "m", "--prompt-file", "-", "-o", scratch("left.h5"))[1])
+        text = scratch("prompt.txt")
+        text.write_text("a prompt")
+        self.assertIn("one of the files that are read", run("record", "m", "--prompt-file", text, "-o", text, "--force")[1])
+        self.assertEqual(text.read_text(), "a prompt")
         self.assertIn("there is no folder", run("record", "m", "--prompt-file", "-", "-o", nowhere)[1])
 
     def test_control_c(self):

@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 
 import kvloupe
+from kvloupe import array_files
 from kvloupe.__main__ import main
 
 from .support import program, program_json, recorded, scratch
@@ -132,6 +133,21 @@ class Selections(Case):
             want = [int(key) for key in np.flatnonzero(by_chunk[index, 0, 1]) if key < self.chunks[index].begin]
             self.assertEqual(run.selected(self.layers[0], index, 1).tolist(), want)
 
+    def test_offsets_without_a_shape_where_there_is_one_kv_head(self):
+        """A row for the only KV head and no axis of rows are the same cells."""
+        random, given = np.random.default_rng(3), []
+        for name, heads in (("q", 4), ("k", 1), ("v", 1)):
+            np.save(scratch(f"single-{name}.npy"), random.random((1, heads, 64, 8), np.float32))
+            given += [f"--{name}", scratch(f"single-{name}.npy")]
+        path, chunks = scratch("single.h5"), 4
+        self.assertEqual(said(*given, "--chunk-size", 64 // chunks, "-o", path)[0], 0)
+        csr = dict(offsets=np.arange(chunks + 1), positions=np.array([0, 3, 20, 40]))  # one key a chunk
+        with kvloupe.open(path) as trace:
+            for axis in (None, "kv_head"):
+                run = trace.add_run("single", positions=csr, rows=axis)
+                self.assertEqual(run.row_axis, "kv_head")
+                self.assertEqual([run.selected(0, chunk, 0).tolist() for chunk in range(1, chunks)], [[3], [20], [40]])
+
     def test_a_window_hides_from_each_token_what_is_before_it(self):
         path = copy_of("gemma3_text", "by-token-window")
         with kvloupe.open(path) as trace:
@@ -200,6 +216,15 @@ class Selections(Case):
                           ("noise.safetensors", "cannot read"), ("long.safetensors", "cannot read"), ("text.txt", "does not end in"), ("bomb.npz", "cannot read"), ("absent.npy", "no such file")):
             self.assertRefused(("--trace", self.path, "--name", "bad", scratch(name)), why)
         self.assertFalse(os.path.exists(f"{self.path}.runs.h5"))
+
+    def test_safetensors_whose_length_begins_like_a_pickle(self):
+        """A header of 640 bytes, and so on: the file begins with 0x80 and the number of a protocol."""
+        values, file = np.arange(6, dtype=np.float32), scratch("length.safetensors")
+        header = json.dumps({"a": {"dtype": "F32", "shape": [6], "data_offsets": [0, 24]}}).encode()
+        for protocol in (2, 3, 4, 5):
+            length = 0x80 + 256 * protocol
+            file.write_bytes(length.to_bytes(8, "little") + header.ljust(length) + values.tobytes())
+            np.testing.assert_array_equal(array_files.load(str(file))["a"], values)
 
     def test_wrong_use(self):
         file = scratch("use.npy")

@@ -183,6 +183,19 @@ class Merge(unittest.TestCase):
             kvloupe.merge(parts, path)
         self.assertFalse(path.exists() or path.with_name("refused.h5.part").exists())
 
+    def test_a_part_is_not_written_over(self):
+        path = scratch("over.h5")
+        parts = [record_rank("llama", path, 0, [0, 1]), record_rank("llama", path, 1, [2])]
+        whole = [part.read_bytes() for part in parts]
+        linked = scratch("over-link.h5")
+        linked.symlink_to(parts[1])
+        begun = parts[0].rename(path.with_name("over.h5.part"))  # as the output is called while it is written
+        for given, output in (([begun, parts[1]], parts[1]), ([begun, parts[1]], linked), ([begun, parts[1]], path)):
+            with self.subTest(output=output.name), self.assertRaisesRegex(kvloupe.KvloupeError, "it is one of the files that are read"):
+                kvloupe.merge(given, output, force=True)
+            self.assertTrue([part.read_bytes() for part in given] == whole)  # megabytes, whose difference nobody reads
+        self.assertFalse(path.exists() or parts[1].with_name("over.h5.rank1.part").exists())
+
     def test_a_full_disk(self):
         """One sentence, and nothing of the trace is left, which the parts still hold."""
         path = scratch("full-merge.h5")

@@ -96,7 +96,7 @@ class Plugin(unittest.TestCase):
         text.write_text("no library")
         for named, words in ((f"{plain}:mine", "has no kvloupe_plugin_abi"), (f"{old}:mine", "version 99"), (f"{broken}:absent", "has no function absent"),
                              (f"{text}:mine", "cannot load"), (f"{scratch('none.so')}:mine", "no such file"), (f"{broken}:too_far", "outside of its"),
-                             (f"{broken}:before", "outside of its"), (f"{broken}:nothing", "no score in row 0"), (f"{broken}:fails", "returned 7"),
+                             (f"{broken}:before", "outside of its"), (f"{broken}:nothing", "no score in row 0"), (f"{broken}:fails", f"; {broken}: RuntimeError: fails returned 7; "),
                              (f"{broken}:crashes", "signal 6"), (f"{broken}:frees", "signal 6")):
             with self.subTest(named=named):
                 self.refused(path, named, words, "--budget", "5")

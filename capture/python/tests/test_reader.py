@@ -304,9 +304,17 @@ class Damage(unittest.TestCase):
 
     def test_runs_that_are_damaged(self):
         path = scratch("runs.h5")
+
+        def own_key(file):
+            group = file["runs/0/layers/2"]
+            cell = int(np.flatnonzero((group["flags"][:] == 0) & (np.diff(group["offsets"][:]) > 0))[0])
+            chunk = file["chunks/begin"][cell // (len(group["flags"]) // len(file["chunks/begin"]))]
+            group["positions"][int(group["offsets"][cell + 1]) - 1] = chunk
+
         edits = {
             "positions that fall": lambda file: file["runs/0/layers/2/positions"].__setitem__(slice(0, 2), [9, 3]),
             "positions beyond the tokens": lambda file: file["runs/0/layers/2/positions"].__setitem__(0, 10**6),
+            "a position in the chunk itself": own_key,
             "offsets beyond the positions": lambda file: file["runs/0/layers/2/offsets"].__setitem__(-1, 10**6),
             "no flags": lambda file: file.__delitem__("runs/0/layers/2/flags"),
         }

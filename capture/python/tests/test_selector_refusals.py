@@ -1,8 +1,11 @@
 """kvloupe.Selector refuses what cannot be right, in one sentence, and goes on."""
 import os
+import signal
 import subprocess
 import sys
+import threading
 import unittest
+from unittest import mock
 
 import numpy as np
 import torch
@@ -214,6 +217,19 @@ class Refused(unittest.TestCase):
             selector.select(0, q, k, v, 0, novelty=novelty, probe_q=q)
             self.assertEqual([len(row) for row in selector.alive(0)], [4, 4])
 
+    def test_numbers_of_torch_that_numpy_does_not_have(self):
+        q, k, v = arrays()
+        numbers = torch.tensor([[1.0, -2.0, 3.0, 0.5]] * 3)
+        for given in (numbers, numbers.bfloat16()):
+            with plain(sink_logits=given) as selector:
+                self.assertEqual(len(selector.select(0, q, k, v, 0)), 2)
+        alive = []
+        for novelty in (torch.arange(6.0), torch.arange(6.0).bfloat16()):
+            with plain("infinipot:budget_tokens=4") as selector:
+                selector.select(0, q, k, v, 0, novelty=novelty, probe_q=q)
+                alive.append([row.tolist() for row in selector.alive(0)])
+        self.assertEqual(*alive)
+
     def test_values_where_they_are_read(self):
         q, k, _ = arrays(m=6)
         with plain(f"aqua_h2o:basis={basis('aqua')}", head_dim=16) as selector:
@@ -234,23 +250,47 @@ class Refused(unittest.TestCase):
 
     @unittest.skipUnless(hasattr(os, "fork"), "processes cannot be forked here")
     def test_a_forked_child_is_told(self):
-        selector = plain()
+        """Also where another thread is in a call at that moment, whose lock the child has for good."""
+        selector, held, done = plain(), threading.Event(), threading.Event()
+
+        def be_in_a_call():
+            with selector._open():
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=be_in_a_call)
+        thread.start()
+        held.wait()
         child = os.fork()
         if child == 0:
+            signal.alarm(30)  # a lock that is waited for
             code = 1
             try:
-                selector.select(0, *arrays(), 0)
-            except kvloupe.KvloupeError as error:
-                code = 0 if "forked" in str(error) else 2
+                for call in (lambda: selector.select(0, *arrays(), 0), selector.reset, selector.fork, lambda: selector.dense_reason):
+                    self.refuses("cannot be used in this process; .* forked; make a selector after the fork", call)
+                selector.close()
+                code = 0
             finally:
                 os._exit(code)
-        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        ended = os.waitpid(child, 0)[1]
+        done.set()
+        thread.join()
+        self.assertEqual(ended, 0)
+        self.assertEqual(len(selector.select(0, *arrays(), 0)), 2)
 
     def test_libraries_that_are_none(self):
         for file, words in (("/nowhere/libkvloupe.so", "cannot be used"), (os.environ["KVLOUPE_PROGRAM"], "cannot be used")):
             code = "import kvloupe\ntry: kvloupe.Selector('dense', layers=1, q_heads=1, kv_heads=1, head_dim=8)\nexcept kvloupe.KvloupeError as error: print(error)"
             done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "KVLOUPE_LIBRARY": file}, capture_output=True, text=True, timeout=120, check=True)
             self.assertIn(words, done.stdout)
+
+    def test_a_package_near_the_root_of_the_file_system(self):
+        from kvloupe import installed, library
+        environment = {name: value for name, value in os.environ.items() if name not in ("KVLOUPE_PROGRAM", "KVLOUPE_LIBRARY")}
+        for folder in ("/kvloupe", "/no-such-folder/kvloupe", "/no-such-folder/python/kvloupe"):
+            with mock.patch.object(installed, "__file__", f"{folder}/installed.py"), mock.patch.dict(os.environ, {**environment, "PATH": "/nowhere"}, clear=True):
+                self.refuses("kvloupe cannot be asked; it was not found", installed.program)
+                self.refuses("libkvloupe.so was not found", library._file)
 
 if __name__ == "__main__":
     unittest.main()

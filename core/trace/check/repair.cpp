@@ -147,6 +147,8 @@ void plan_runs(const TraceReader& reader, Plan& plan, std::vector<std::string>& 
     }
     if (!found.defects.empty()) {
       left_out.push_back(fmt::format("run {}, {}: {}", run.id, run.method, found.defects.front()));
+      if (&run == reader.info().closed_loop_run())
+        left_out.back() += "; the model ran with this method, and the copy does not show it";
       continue;
     }
     // The copy is of a version that records what was kept by rule, and has nothing to record.

@@ -130,6 +130,8 @@ Validation check_trace(const std::filesystem::path& path, const WorkContext& con
         std::find(found.defects.begin(), found.defects.end(), warning) != found.defects.end();
     if (!known) found.notes.push_back(warning);
   }
+  if (info.mode == LoopMode::ClosedLoop && info.closed_loop_run() == nullptr)
+    found.notes.emplace_back("the run of the method that the model ran with is not there");
   check_guarded(found, [&] { check_ids(*reader, found); });
   check_guarded(found, [&] { check_losses(*reader, found); });
   check_guarded(found, [&] { check_probe(*reader, found); });

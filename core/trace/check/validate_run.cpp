@@ -22,31 +22,21 @@ std::string cell_name(const RunInfo& run, int layer, std::size_t chunk, std::siz
 // The first defect of one layer, if any: one wrong habit of a recorder shows in every cell.
 std::optional<std::string> find_cell_defect(const TraceInfo& info, const RunInfo& run, int layer,
                                             const RunLayer& data) {
-  const bool chunk_included = run.budget_scope == BudgetScope::All;
   const SoftmaxForm softmax = info.model.softmax_of(layer);
   const auto rows = static_cast<std::size_t>(data.num_rows);
   for (std::size_t cell = 0; cell < data.flags.size(); ++cell) {
     const ChunkInfo& chunk = info.chunks[cell / rows];
-    const auto first = data.positions.begin() + data.offsets[cell];
-    const auto last = data.positions.begin() + data.offsets[cell + 1];
+    const std::int64_t stored = data.offsets[cell + 1] - data.offsets[cell];
     const std::uint8_t flag = data.flags[cell];
     const auto name = [&] { return cell_name(run, layer, cell / rows, cell % rows); };
     if (flag > (kCellDenseFallback | kCellDenseByRule)) {
       return fmt::format("{} has the unknown flag {}", name(), flag);
     }
-    if (flag != 0 && first != last) {
-      return fmt::format("{} is dense by its flag and yet stores {} positions", name(),
-                         last - first);
+    if (flag != 0 && stored > 0) {
+      return fmt::format("{} is dense by its flag and yet stores {} positions", name(), stored);
     }
-    const std::int64_t begin = softmax.first_visible(chunk.begin);
-    if (begin == chunk.begin && (flag & kCellDenseFallback) == 0) {
+    if (softmax.first_visible(chunk.begin) == chunk.begin && (flag & kCellDenseFallback) == 0) {
       return fmt::format("{} has no past and lacks the flag of a dense fallback", name());
-    }
-    const std::int32_t limit = chunk_included ? chunk.end() : chunk.begin;
-    if (first == last) continue;
-    if (*first < begin || *std::prev(last) >= limit) {
-      return fmt::format("{} selects position {} beyond its candidates [{}, {})", name(),
-                         *first < begin ? *first : *std::prev(last), begin, limit);
     }
   }
   return std::nullopt;

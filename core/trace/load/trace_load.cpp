@@ -1,7 +1,6 @@
 // Root, model, chunks, tokens and layers of a trace, checked before anything is believed.
 #include "core/trace/load/trace_load.h"
 
-#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/trace/fields/attribute_io.h"
 #include "core/trace/fields/field_storage.h"
@@ -230,6 +229,11 @@ std::uint64_t load_root(hid_t file, TraceInfo& info) {
 }  // namespace
 
 bool has_stored_type(const h5::Dataset& dataset) { return dtype_of(dataset.id()).has_value(); }
+
+Error unreadable_trace(const std::string& path, const std::string& why) {
+  return input_error("cannot read " + path, why,
+                     "check it by kvloupe validate, or capture the trace again");
+}
 
 std::string require_format(hid_t file, const std::string& path, std::string_view format,
                            const char* noun) {

@@ -2,6 +2,7 @@
 // validate.
 #pragma once
 
+#include "core/base/error.h"
 #include "core/trace/capture_request.h"
 #include "core/trace/fields/fields.h"
 #include "core/trace/hdf5/hdf5.h"
@@ -74,6 +75,9 @@ bool has_scores(hid_t file, int number_in_file, int layer);
 // scores, a row where the cell is dense. Throws Defect.
 std::vector<std::vector<float>> load_run_scores(hid_t file, int number_in_file, const RunInfo& run,
                                                 int layer, const TraceInfo& info, int chunk);
+
+// What is said of a trace in which a defect was met.
+Error unreadable_trace(const std::string& path, const std::string& why);
 
 // Names the content of a trace (see FORMAT.md, "Sidecar").
 std::string hash_of_trace(const LoadedTrace& trace);

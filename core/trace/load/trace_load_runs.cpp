@@ -84,34 +84,41 @@ void check_offsets(const std::vector<std::int64_t>& offsets, const h5::Dataset& 
   }
 }
 
-// The values of each cell must rise below the limit of its chunk. said(value, previous, limit) is what the
-// message says of a row where they do not.
-void check_rising(
-    std::size_t num_rows, const std::vector<std::int64_t>& offsets,
-    const std::vector<std::int32_t>& values,
-    const std::function<std::int64_t(std::size_t chunk)>& limit_of,
-    const std::function<std::string(std::int32_t, std::int32_t, std::int64_t)>& said) {
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+
+// The values of each cell must rise within the range of its chunk. The message says of a row that it
+// `has` a value after another, or beyond the range that `of` names.
+void check_rising(std::size_t num_rows, const std::vector<std::int64_t>& offsets,
+                  const std::vector<std::int32_t>& values,
+                  const std::function<Range(std::size_t chunk)>& range_of, const char* has,
+                  const char* of) {
   for (std::size_t cell = 0; cell + 1 < offsets.size(); ++cell) {
     const std::size_t chunk = cell / num_rows;
-    const std::int64_t limit = limit_of(chunk);
-    std::int32_t previous = -1;
+    const Range range = range_of(chunk);
     for (auto i = offsets[cell]; i < offsets[cell + 1]; ++i) {
-      if (values[i] <= previous || values[i] >= limit)
-        throw h5::Defect(fmt::format("chunk {}, row {} {}", chunk, cell % num_rows,
-                                     said(values[i], previous, limit)));
-      previous = values[i];
+      const bool rises = i == offsets[cell] || values[i] > values[i - 1];
+      if (rises && values[i] >= range.begin && values[i] < range.end) continue;
+      const std::string why = rises ? fmt::format("beyond {} [{}, {})", of, range.begin, range.end)
+                                    : fmt::format("after {}; they must rise", values[i - 1]);
+      throw h5::Defect(
+          fmt::format("chunk {}, row {} {} {} {}", chunk, cell % num_rows, has, values[i], why));
     }
   }
 }
 
-void check_positions(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
+// What reads a selection has room for its candidates alone.
+void check_positions(const RunLayer& layer, const RunInfo& run, const SoftmaxForm& softmax,
+                     const std::vector<ChunkInfo>& chunks) {
   check_rising(
       layer.num_rows, layer.offsets, layer.positions,
-      [&](std::size_t chunk) { return chunks[chunk].end(); },
-      [](std::int32_t position, std::int32_t previous, std::int64_t end) {
-        return fmt::format("selects position {} after {}; positions must rise below {}", position,
-                           previous, end);
-      });
+      [&](std::size_t chunk) {
+        const ChunkInfo& at = chunks[chunk];
+        return Range{softmax.first_visible(at.begin),
+                     run.budget_scope == BudgetScope::All ? at.end() : at.begin};
+      },
+      "selects position", "its candidates");
 }
 
 // The datasets of one run in one layer.
@@ -203,12 +210,9 @@ void check_tables(const RunLayer& layer, const std::vector<ChunkInfo>& chunks) {
   check_rising(
       layer.num_rows, layer.table_indptr, layer.table_indices,
       [&](std::size_t chunk) {
-        return block_grid(chunks[chunk], layer.block_size).num_key_blocks();
+        return Range{0, block_grid(chunks[chunk], layer.block_size).num_key_blocks()};
       },
-      [](std::int32_t block, std::int32_t previous, std::int64_t num_blocks) {
-        return fmt::format("has block {} after {} in its table; blocks must rise below {}", block,
-                           previous, num_blocks);
-      });
+      "has in its table block", "its blocks");
 }
 
 // Which blocks were kept by rule, and who has no vote. Runs of schema 1.2 and before do not say.
@@ -311,7 +315,7 @@ RunLayer load_run_layer(hid_t file, int number_in_file, const RunInfo& run, int 
   check_offsets(result.offsets, positions);
   result.positions =
       positions.read_range<std::int32_t>(0, static_cast<std::uint64_t>(result.offsets.back()));
-  check_positions(result, info.chunks);
+  check_positions(result, run, info.model.softmax_of(layer), info.chunks);
   load_forced(from, result);
   load_blocks(from, run, info, result);
   result.evict_chunk = load_evictions(from, info);

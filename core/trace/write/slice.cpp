@@ -62,20 +62,24 @@ void plan_runs(const TraceReader& reader, const SliceRequest& request, Plan& pla
     if (std::none_of(info.runs.begin(), info.runs.end(),
                      [&](const RunInfo& run) { return run.id == id; }))
       throw cannot(info, fmt::format("it has no run {}", id), "kvloupe info lists its runs");
+  const auto refuse_without = [&](const RunInfo& run, const std::string& why,
+                                  const std::string& what_to_do) {
+    if (&run == info.closed_loop_run())
+      throw cannot(info,
+                   fmt::format("run {} is the method that the model ran with, and {}", run.id, why),
+                   what_to_do);
+  };
   for (const RunInfo& run : info.runs) {
     if (!is_asked(run.id)) {
-      if (run.mode == LoopMode::ClosedLoop && !run.from_sidecar)
-        throw cannot(info,
-                     fmt::format("run {} is the method that the model ran with, and is not among "
-                                 "the runs named",
-                                 run.id),
-                     fmt::format("name run {} too", run.id));
+      refuse_without(run, "is not among the runs named", fmt::format("name run {} too", run.id));
       continue;
     }
     const auto lacking =
         std::find_if_not(plan.header.layers.begin(), plan.header.layers.end(),
                          [&](int layer) { return reader.has_run_layer(run.id, layer); });
     if (lacking != plan.header.layers.end()) {
+      refuse_without(run, fmt::format("has no selections of layer {}", *lacking),
+                     "name layers that it has by --layers");
       plan.left_out.push_back(fmt::format("run {}, {}: it has no selections of layer {}", run.id,
                                           run.method, *lacking));
       continue;

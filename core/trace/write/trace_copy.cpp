@@ -1,5 +1,7 @@
 #include "core/trace/write/trace_copy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -50,7 +52,11 @@ void copy_run_layer(hid_t from, int number, const TraceInfo& info, const RunInfo
   const std::uint64_t bytes = bytes_on_disk(info.path);
   const auto load = [&] {
     const LoadBudget budget(bytes);
-    return load_run_layer(from, number, run, layer, info);
+    try {
+      return load_run_layer(from, number, run, layer, info);
+    } catch (const h5::Defect& defect) {
+      throw h5::Defect(fmt::format("run {}, layer {}: {}", run.id, layer, defect.what()));
+    }
   };
   const RunLayer stored = load();
   std::vector<std::vector<std::uint16_t>> deaths;
