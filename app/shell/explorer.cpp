@@ -89,8 +89,10 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   workspace_.results.on_message = [this](const std::string& text, bool is_error) {
     messages_.say(text, is_error);
   };
-  workspace_.traces.on_opened = [this](state::TraceTab& tab, bool fresh) {
+  using Opening = state::Traces::Opening;
+  workspace_.traces.on_opened = [this](state::TraceTab& tab, Opening opening) {
     runs_.load_marks(tab);
+    const bool fresh = opening == Opening::Fresh;
     const auto kept = fresh && settings_.restore_places ? find_place(tab.path) : std::nullopt;
     // What the trace no longer has is passed over: its file may have been made anew.
     if (kept) show(tab, *kept, state::Unknown::PassOver);
@@ -100,7 +102,7 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
         tab.selection.options[option] = replay::name_of(replay::Number::SpanKept);
     // What counts is what is left when somebody asks.
     state::NumberScope& numbers = tab.selection.numbers;
-    if (numbers == state::NumberScope{} &&
+    if (opening != Opening::Anew && numbers == state::NumberScope{} &&
         replay::question_of(tab.selection.place.info()) != nullptr)
       numbers.kind = state::NumberScope::Kind::Question;
     if (capture_.is_part(tab.path)) return;

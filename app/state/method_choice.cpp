@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kvloupe::state {
 
 MethodChoice choice_of_spec(const std::string& spec, const OpenTrace& trace) {
@@ -24,6 +26,12 @@ MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace) {
     if (run.method == text) return choice_of_run(run, trace);
   const replay::MethodName name(text);
   return name.spec ? choice_of_spec(*name.spec, trace) : replay::choice_of(name, trace.info());
+}
+
+std::string name_in(const OpenTrace& trace, const MethodChoice& choice) {
+  const auto called_so =
+      std::ranges::count(trace.info().runs, choice.text, &trace::RunInfo::method);
+  return choice.recorded() && called_so > 1 ? fmt::format("run:{}", choice.run) : choice.text;
 }
 
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace) {

@@ -20,6 +20,8 @@ MethodChoice choice_of_spec(const selection::MethodSpec& spec, const OpenTrace& 
 // What a run of the trace is called, known or not, or its number as in "run:3"; else a SPEC. Throws
 // Error{Usage}, and Error{Input} for a number that the trace has not.
 MethodChoice choice_of_text(const std::string& text, const OpenTrace& trace);
+// The text that leads choice_of_text back to it: where several runs are called so, its number.
+std::string name_in(const OpenTrace& trace, const MethodChoice& choice);
 MethodChoice choice_of_run(const trace::RunInfo& run, const OpenTrace& trace);
 // The same method on another trace: its run there, or selected anew; empty for one that is known by a run
 // alone, where that trace has none of its name.

@@ -53,7 +53,8 @@ ViewState lock_words(const TraceTab& tab, const Selection& seen) {
   words.place = target_of(seen.place);
   words.place.keys = {};
   words.place.span = {};
-  for (const MethodChoice& method : seen.method) words.methods.push_back(method.text);
+  for (const MethodChoice& method : seen.method)
+    words.methods.push_back(name_in(*seen.place.trace, method));
   words.shown = seen.shown;
   return words;
 }

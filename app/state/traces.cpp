@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 namespace kvloupe::state {
 
@@ -35,15 +36,26 @@ void Traces::show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) 
   }
 }
 
+void Traces::show_in_open(TraceTab& tab, const ViewState& what, Unknown unknown) {
+  if (tab.state != ResultState::Ready) {
+    tab.wanted.what = what;
+    tab.wanted.unknown = unknown;
+    return;
+  }
+  const Selection before = tab.selection;
+  show_wanted(tab, what, unknown);
+  if (what.numbers == NumberScope{}) tab.selection.numbers = before.numbers;
+  if (tab.selection != before) tab.history.push(before, "");
+  if (!what.other_trace.empty()) open_beside(what.other_trace);
+}
+
 void Traces::open(const std::string& path, std::optional<ViewState> what, Unknown unknown) {
   std::error_code ignored;
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
   for (const auto& tab : tabs_)
     if (tab->path == absolute) {
       active_ = tab->id;
-      if (!what || tab->state != ResultState::Ready) return;
-      show_wanted(*tab, *what, unknown);
-      if (!what->other_trace.empty()) open_beside(what->other_trace);
+      if (what) show_in_open(*tab, *what, unknown);
       return;
     }
   // The place is kept when a second trace is opened, where it exists there too.
@@ -51,9 +63,8 @@ void Traces::open(const std::string& path, std::optional<ViewState> what, Unknow
   if (const TraceTab* previous = ready()) like = previous->selection;
   TraceTab& tab = add_tab(absolute);
   active_ = tab.id;
-  if (what) tab.opened_at = *what;
-  tab.opened_at.trace = absolute;
-  load(tab, {like, what, unknown, false});
+  tab.wanted = {std::move(like), std::move(what), unknown};
+  load(tab, false);
 }
 
 TraceTab& Traces::add_tab(const std::string& absolute) {
@@ -62,7 +73,6 @@ TraceTab& Traces::add_tab(const std::string& absolute) {
   tab.id = next_id_++;
   tab.path = absolute;
   tab.name = printable(std::filesystem::path(absolute).filename().string());
-  tab.opened_at.trace = absolute;
   return tab;
 }
 
@@ -71,10 +81,10 @@ void Traces::open_beside(const std::string& path) {
   const std::string absolute = std::filesystem::absolute(path, ignored).string();
   for (const auto& tab : tabs_)
     if (tab->path == absolute) return;
-  load(add_tab(absolute), {});
+  load(add_tab(absolute), false);
 }
 
-void Traces::load(TraceTab& tab, const Wanted& wanted) {
+void Traces::load(const TraceTab& tab, bool has_grown) {
   answers_.jobs().submit<TracePtr>(
       Lane::TraceIo, fmt::format("open {}", tab.id), fmt::format("Opening {}", tab.name),
       [opener = opener_, path = tab.path, memory = memory_](const WorkContext&) {
@@ -85,15 +95,15 @@ void Traces::load(TraceTab& tab, const Wanted& wanted) {
           return std::make_shared<const TracePtr>();
         }
       },
-      [this, id = tab.id, wanted](std::shared_ptr<const TracePtr> trace) {
-        if (TraceTab* found = find(id)) opened(*found, *trace, wanted);
+      [this, id = tab.id, has_grown](std::shared_ptr<const TracePtr> trace) {
+        if (TraceTab* found = find(id)) opened(*found, *trace, has_grown);
       },
       [this, id = tab.id](const Error& error) {
         if (TraceTab* found = find(id)) failed(*found, error);
       });
 }
 
-void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) {
+void Traces::opened(TraceTab& tab, const TracePtr& trace, bool has_grown) {
   if (trace == nullptr) {
     const std::string path = tab.path;
     remove(tab);
@@ -101,23 +111,26 @@ void Traces::opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted) 
     return;
   }
   if (tab.selection.place.trace) answers_.forget(tab.selection.place.trace->key());
-  std::optional<Selection> like = wanted.like;
-  // Of a file that grows: where one has got to meanwhile.
-  if (wanted.has_grown && tab.state == ResultState::Ready) like = tab.selection;
+  WantedView wanted = std::exchange(tab.wanted, {});
+  const bool anew = tab.state == ResultState::Ready;
+  if (anew) wanted.like = tab.selection;  // where one has got to meanwhile
   tab.state = ResultState::Ready;
   tab.recorded.clear();
   for (const trace::RunInfo& run : trace->info().runs)
     tab.recorded.push_back(choice_of_run(run, *trace));
-  tab.selection = initial_selection(trace, like ? &*like : nullptr);
+  tab.selection = initial_selection(trace, wanted.like ? &*wanted.like : nullptr);
   tab.history.move_to(trace);
-  if (wanted.has_grown && like) keep_place(tab, *like);
+  if (has_grown && anew) keep_place(tab, *wanted.like);
   if (wanted.what) {
     show_wanted(tab, *wanted.what, wanted.unknown);
     if (!wanted.what->other_trace.empty()) open_beside(wanted.what->other_trace);
   }
-  if (!wanted.has_grown)
+  if (!has_grown)
     for (const std::string& warning : trace->info().warnings) say(warning, false);
-  if (on_opened) on_opened(tab, !like && !wanted.what);
+  if (on_opened)
+    on_opened(tab, anew                         ? Opening::Anew
+                   : wanted.like || wanted.what ? Opening::Given
+                                                : Opening::Fresh);
 }
 
 void Traces::keep_place(TraceTab& tab, const Selection& before) const {
@@ -164,11 +177,7 @@ void Traces::close_active() {
 }
 
 void Traces::reload_active() {
-  TraceTab* tab = active();
-  if (tab == nullptr) return;
-  std::optional<Selection> like;
-  if (tab->state == ResultState::Ready) like = tab->selection;
-  load(*tab, {like, std::nullopt, Unknown::Refuse, false});
+  if (const TraceTab* tab = active()) load(*tab, false);
 }
 
 bool Traces::grown(const std::string& path, const std::string& path_now) {
@@ -187,10 +196,7 @@ bool Traces::grown(const std::string& path, const std::string& path_now) {
   tab.path = absolute_now;
   rename_other(absolute, tab.path);
   tab.name = printable(std::filesystem::path(tab.path).filename().string());
-  tab.opened_at.trace = tab.path;
-  Wanted wanted;
-  wanted.has_grown = true;
-  load(tab, wanted);
+  load(tab, true);
   return true;
 }
 

@@ -21,6 +21,13 @@ struct RunMarks {
   bool operator==(const RunMarks&) const = default;
 };
 
+// What a tab shows once it is ready.
+struct WantedView {
+  std::optional<Selection> like;  // of the trace that was shown before: its place is kept
+  std::optional<ViewState> what;
+  Unknown unknown = Unknown::Refuse;
+};
+
 struct TraceTab {
   int id = 0;
   std::string path, name;
@@ -30,7 +37,7 @@ struct TraceTab {
   SelectionHistory history;
   std::vector<MethodChoice> recorded;  // the runs of the ready trace, in its order
   std::vector<MethodChoice> tried;     // selected anew on the spot, newest last
-  ViewState opened_at;                 // what it is to show once it is ready
+  WantedView wanted;                   // nothing of a ready trace
   bool marks_loaded = false;
   RunMarks marks;
 
@@ -43,13 +50,15 @@ class Traces {
   Traces(Answers& answers, MemoryAccountPtr memory, Opener opener);
 
   // Opens in the background, or shows it when it is open already. `what` is shown when it is ready,
-  // whatever trace it names. A file that cannot be opened is told once and leaves no tab.
+  // whatever trace it names; of a trace that is ready already as one step of its history, over the chunks
+  // chosen where it names none. A file that cannot be opened is told once and leaves no tab.
   void open(const std::string& path, std::optional<ViewState> what = std::nullopt,
             Unknown unknown = Unknown::Refuse);
   // Opens in the background and shows it beside, not in front; nothing where it is open.
   void open_beside(const std::string& path);
   void close_active();
-  // Reads the file anew and keeps place and methods. A file that is gone leaves the view as it is.
+  // Reads the file anew and keeps place and methods, as they are by the time it has been read. A file
+  // that is gone leaves the view as it is.
   void reload_active();
   // A file that has grown, or taken another name: its tab shows what is there now. Place, methods and
   // history stay; who stood at the last chunk stands at the last one again. A tab of what lay under the other name
@@ -74,21 +83,18 @@ class Traces {
   std::function<void(const std::string&, bool is_error)> on_message;
   // Called with the file where it holds results of an evaluation, and no trace: no tab is left of it.
   std::function<void(const std::string& path)> on_results;
-  // Called when a trace has been opened; `fresh` where no state was given and none carried over.
-  std::function<void(TraceTab&, bool fresh)> on_opened;
+  // Called when a trace has been opened: for the first time, with a state that was given or carried over
+  // from another trace or with none, or read anew.
+  enum class Opening { Fresh, Given, Anew };
+  std::function<void(TraceTab&, Opening)> on_opened;
 
  private:
-  struct Wanted {
-    std::optional<Selection> like;  // a place that is kept
-    std::optional<ViewState> what;
-    Unknown unknown = Unknown::Refuse;
-    bool has_grown = false;
-  };
-  void load(TraceTab& tab, const Wanted& wanted);
-  void opened(TraceTab& tab, const TracePtr& trace, const Wanted& wanted);
+  void load(const TraceTab& tab, bool has_grown);
+  void opened(TraceTab& tab, const TracePtr& trace, bool has_grown);
   TraceTab& add_tab(const std::string& absolute);
   void keep_place(TraceTab& tab, const Selection& before) const;
   void show_wanted(TraceTab& tab, const ViewState& what, Unknown unknown) const;
+  void show_in_open(TraceTab& tab, const ViewState& what, Unknown unknown);
   void failed(TraceTab& tab, const Error& error);
   void rename_other(const std::string& from, const std::string& to);
   void close(const TraceTab& tab);

@@ -158,10 +158,10 @@ std::vector<MethodChoice> methods_shown(const Workspace& workspace, const ViewIn
   return methods;
 }
 
-std::vector<std::string> texts_of(const auto& methods) {
-  std::vector<std::string> texts;
-  for (const MethodChoice& method : methods) texts.push_back(method.text);
-  return texts;
+std::vector<std::string> names_of(const auto& methods, const OpenTrace& trace) {
+  std::vector<std::string> names;
+  for (const MethodChoice& method : methods) names.push_back(name_in(trace, method));
+  return names;
 }
 
 // The choice that is meant of an option named "view.option".
@@ -322,13 +322,14 @@ InputFiles files_read(const ViewState& what) {
 namespace {
 
 ViewState state_of(const TraceTab& tab, const Selection& selection) {
+  const OpenTrace& trace = *selection.place.trace;
   ViewState what;
   static_cast<ViewSettings&>(what) = selection;
   what.trace = tab.path;
   what.place = target_of(selection.place);
-  what.methods = texts_of(selection.method);
-  for (const MethodChoice& method : selection.more) what.methods.push_back(method.text);
-  what.tried = texts_of(tab.tried);
+  what.methods = names_of(selection.method, trace);
+  for (std::string& name : names_of(selection.more, trace)) what.methods.push_back(std::move(name));
+  what.tried = names_of(tab.tried, trace);
   what.device = selection.place.device;
   return what;
 }
@@ -336,7 +337,10 @@ ViewState state_of(const TraceTab& tab, const Selection& selection) {
 }  // namespace
 
 ViewState state_of(const TraceTab& tab) {
-  return tab.state == ResultState::Ready ? state_of(tab, tab.selection) : tab.opened_at;
+  if (tab.state == ResultState::Ready) return state_of(tab, tab.selection);
+  ViewState what = tab.wanted.what.value_or(ViewState());
+  what.trace = tab.path;
+  return what;
 }
 
 ViewState state_of(const Workspace& workspace) {
@@ -385,7 +389,7 @@ ViewState describe(const Workspace& workspace, const ViewInfo& view) {
   ViewState what = state_of(workspace);
   what.trace = workspace.place().trace->path;
   what.view = view.id;
-  what.methods = texts_of(methods_shown(workspace, view));
+  what.methods = names_of(methods_shown(workspace, view), *workspace.place().trace);
   what.tried.clear();
   what.perspective.clear();
   if (view.num_methods == 0) what.shown = Slot::A;

@@ -26,7 +26,8 @@ std::string first_line(const std::exception& thrown) {
 }
 
 // What Torch says of a GPU: "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...", "CUDA error: an
-// illegal memory access was encountered", "CUDA driver error: device not ready".
+// illegal memory access was encountered", "CUDA driver error: device not ready". core/cuda/status_check.h begins
+// as these do.
 bool tells_of_gpu_failure(const std::string& text) {
   return text.starts_with("CUDA error: ") || text.starts_with("CUDA driver error: ");
 }

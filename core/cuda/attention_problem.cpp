@@ -2,6 +2,7 @@
 
 #include "core/attention/upload.h"
 #include "core/cuda/key_mass.cuh"
+#include "core/cuda/status_check.h"
 #include "core/cuda/tensor_type.h"
 
 #include <ATen/ATen.h>
@@ -122,7 +123,7 @@ void AttentionProblem::launch(const char* name, const Run& run) {
     if (attended != cudaSuccess || mass == nullptr) return attended;
     return launch_key_mass(problem_, mass, stream);
   });
-  TORCH_CHECK(status == cudaSuccess, name, ": ", cudaGetErrorString(status));
+  check(status, name);
 }
 
 }  // namespace kvloupe::cuda

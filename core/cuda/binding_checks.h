@@ -2,18 +2,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <limits>
 
-#include <cuda_runtime_api.h>
-
 namespace kvloupe::cuda {
-
-inline void check(cudaError_t status, const char* name) {
-  TORCH_CHECK(status == cudaSuccess, name, ": ", cudaGetErrorString(status));
-}
 
 namespace detail {
 

@@ -4,13 +4,17 @@
 #include "core/cuda/probability_bindings.h"
 #include "core/cuda/register_attention.h"
 #include "core/cuda/selection_bindings.h"
+#include "core/cuda/status_check.h"
 #include "core/device/cuda_plugin_api.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 
 #include <cuda_runtime_api.h>
@@ -68,4 +72,19 @@ extern "C" __attribute__((visibility("default"))) int kvloupe_describe_cuda_devi
   }
   facts->memory_bytes = properties.totalGlobalMem;
   return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) std::uint64_t kvloupe_free_cuda_memory_1(
+    int index) {
+  const auto device = static_cast<c10::DeviceIndex>(index);
+  const c10::cuda::CUDAGuard guard(device);
+  std::size_t free_bytes = 0, all_bytes = 0;
+  kvloupe::cuda::check(cudaMemGetInfo(&free_bytes, &all_bytes), "cudaMemGetInfo");
+  // What tensors gave back Torch keeps for the next ones.
+  auto* const allocator = c10::cuda::CUDACachingAllocator::get();
+  if (!allocator->initialized()) return free_bytes;
+  const c10::CachingDeviceAllocator::DeviceStats stats = allocator->getDeviceStats(device);
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return free_bytes + static_cast<std::uint64_t>(stats.reserved_bytes[kAll].current -
+                                                 stats.allocated_bytes[kAll].current);
 }

@@ -4,6 +4,7 @@
 #include "core/cuda/binding_checks.h"
 #include "core/cuda/generic_form.h"
 #include "core/cuda/probabilities.cuh"
+#include "core/cuda/status_check.h"
 #include "core/cuda/tensor_type.h"
 
 #include <ATen/ATen.h>

@@ -9,6 +9,7 @@
 #include "core/cuda/query_choice.cuh"
 #include "core/cuda/row_products.cuh"
 #include "core/cuda/score_keys.cuh"
+#include "core/cuda/status_check.h"
 #include "core/cuda/tensor_type.h"
 
 #include <ATen/ATen.h>

@@ -46,7 +46,7 @@ bool describe(int index, cuda::DeviceFacts& facts) {
 
 [[noreturn]] void refuse(int index, const cuda::DeviceFacts& facts) {
   throw input_error(fmt::format("cuda:{} cannot be used", index), facts.text,
-                    fmt::format("choose a device that nvidia-smi lists {}", kUseCpu));
+                    fmt::format("choose another device {}", kUseCpu));
 }
 
 }  // namespace
@@ -55,6 +55,13 @@ CudaDevice open_cuda_device(int index) {
   cuda::DeviceFacts facts{};
   if (!describe(index, facts)) refuse(index, facts);
   return {facts.text, facts.bus_id, facts.memory_bytes};
+}
+
+std::uint64_t free_cuda_memory(int index) {
+  open_cuda_device(index);
+  static const auto ask =
+      reinterpret_cast<cuda::FreeMemory>(load_symbol(kPlugin, cuda::kFreeMemoryName));
+  return ask(index);
 }
 
 int num_cuda_devices() {

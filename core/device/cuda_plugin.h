@@ -21,6 +21,9 @@ struct CudaDevice {
 // the driver, a library that Torch's CUDA part needs, the plug-in, or the device.
 CudaDevice open_cuda_device(int index);
 
+// Bytes of it that this process can still have. Throws as above, and as Torch does.
+std::uint64_t free_cuda_memory(int index);
+
 // The devices that the driver lists, at least one, also those that cannot be used. Throws as above.
 int num_cuda_devices();
 

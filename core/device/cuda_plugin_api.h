@@ -17,6 +17,10 @@ struct DeviceFacts {
 using DescribeDevice = int (*)(int index, DeviceFacts* facts);
 inline constexpr const char* kDescribeDeviceName = "kvloupe_describe_cuda_device_3";
 
+// Bytes that this process can still have of a device that can be used. Throws as Torch does.
+using FreeMemory = std::uint64_t (*)(int index);
+inline constexpr const char* kFreeMemoryName = "kvloupe_free_cuda_memory_1";
+
 // Calls of the driver while `run(context)` runs, counted by CUPTI. Returns 0; where it cannot be had 1, and
 // `run` ran all the same.
 struct Work {

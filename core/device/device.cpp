@@ -195,7 +195,7 @@ double measure_peak_flops(ComputeType type) {
 
 double available_memory(const std::string& device) {
   if (const DeviceId id = parse_device(device); id.kind == DeviceKind::Cuda)
-    return static_cast<double>(open_cuda_device(id.index).memory_bytes);
+    return static_cast<double>(free_cuda_memory(id.index));
   std::ifstream file("/proc/meminfo");
   for (std::string name; file >> name; file.ignore(256, '\n')) {
     double kibibytes = 0;

@@ -61,7 +61,7 @@ double measure_peak_flops(ComputeType type = ComputeType::Fp32);
 // Whether this processor multiplies matrices of the type; all do of fp32.
 bool multiplies(ComputeType type);
 
-// Bytes of memory that can be had without swapping; of a GPU all that it has.
+// Bytes of memory that can be had without swapping; of a GPU what other programs and tensors leave.
 double available_memory(const std::string& device = kDefault);
 
 }  // namespace kvloupe::device

@@ -27,7 +27,7 @@ TEST(ErrorTest, CheckThrowsInsteadOfAborting) {
   EXPECT_NO_THROW(KVLOUPE_CHECK(1 + 1 == 2));
 }
 
-// As Torch words them, with the stack below.
+// As Torch words them, with the stack below, and as our own kernels do.
 TEST(ErrorTest, WhatAGpuLacksIsASentenceWithARemedy) {
   const auto of = [](const char* text) {
     return error_from("layer 3 cannot be selected in", std::runtime_error(text));
@@ -40,8 +40,13 @@ TEST(ErrorTest, WhatAGpuLacksIsASentenceWithARemedy) {
             "the GPU has not enough memory (CUDA out of memory. Tried to allocate 2.00 GiB)");
   EXPECT_NE(memory.remedy().find("--device cpu"), std::string::npos);
   EXPECT_FALSE(is_gpu_failure(std::runtime_error("CUDA out of memory. Tried to allocate 2 GiB")));
+  const char* of_kernel = "CUDA out of memory (score_keys)";
+  EXPECT_EQ(of(of_kernel).kind(), ErrorKind::Input);
+  EXPECT_EQ(of(of_kernel).why(), "the GPU has not enough memory (CUDA out of memory (score_keys))");
+  EXPECT_FALSE(is_gpu_failure(std::runtime_error(of_kernel)));
   for (const char* text :
        {"CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be",
+        "CUDA error: unspecified launch failure (score_keys)",
         "CUDA driver error: device not ready"}) {
     const Error lost = of(text);
     EXPECT_EQ(lost.kind(), ErrorKind::Input) << text;

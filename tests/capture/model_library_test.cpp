@@ -56,7 +56,7 @@ class Library : public ::testing::Test {
     return found == models.end() ? nullptr : &*found;
   }
 
-  const ModelFolders folders{"caches/hf", "caches/llama.cpp", "caches/ollama"};
+  const ModelFolders folders{"caches/hf", "caches/llama.cpp", "caches/ollama", "caches/none"};
 };
 
 TEST_F(Library, ListsWhatEachFolderHolds) {

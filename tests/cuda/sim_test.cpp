@@ -1,10 +1,13 @@
-// The device `sim` against the CPU: Torch's operators, ours, and what must end the program.
+// The device `sim` against the CPU: Torch's operators, ours, what they say where a GPU fails, and what must end
+// the program.
 #include "core/attention/attention.h"
 #include "core/attention/upload.h"
 #include "core/base/error.h"
+#include "core/base/foreign_error.h"
 #include "core/base/work_count.h"
 #include "core/cuda/emulator/emulator.h"
 #include "core/cuda/sim/sim_device.h"
+#include "core/cuda/status_check.h"
 #include "tests/attention/operator_calls.h"
 #include "tests/cuda/half_calls.h"
 
@@ -12,7 +15,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -196,6 +201,28 @@ std::vector<attention::testing::CallShape> shapes_for_sim() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, SimAttention, ::testing::ValuesIn(shapes_for_sim()),
                          [](const auto& shape) { return "dim" + std::to_string(shape.param.dim); });
+
+// What a launch of ours may be the first to meet.
+TEST(StatusCheck, WhatAGpuLacksIsNoBugOfOurs) {
+  const auto error_of = [](cudaError_t status) {
+    try {
+      cuda::check(status, "score_keys");
+    } catch (const std::exception& thrown) {
+      return error_from("a head cannot be scored", thrown);
+    }
+    throw std::logic_error("nothing was thrown");
+  };
+  EXPECT_NO_THROW(cuda::check(cudaSuccess, "score_keys"));
+  const Error memory = error_of(cudaErrorMemoryAllocation),
+              lost = error_of(cudaErrorIllegalAddress);
+  EXPECT_EQ(memory.kind(), ErrorKind::Input);
+  EXPECT_EQ(memory.why(), "the GPU has not enough memory (CUDA out of memory (score_keys))");
+  EXPECT_EQ(lost.kind(), ErrorKind::Input);
+  EXPECT_EQ(lost.why(),
+            "the GPU failed (CUDA error: an illegal memory access was encountered (score_keys))");
+  for (const cudaError_t bug : {cudaErrorInvalidValue, cudaErrorInvalidConfiguration})
+    EXPECT_EQ(error_of(bug).kind(), ErrorKind::Internal) << bug;
+}
 
 using SimDeath = Sim;
 

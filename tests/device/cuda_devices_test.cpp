@@ -35,9 +35,14 @@ TEST(CudaDevices, TheSentenceSaysWhyOneCannotBeUsed) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::Input);
       EXPECT_THAT(error.why(), HasSubstr(why));
-      EXPECT_THAT(error.remedy(), HasSubstr("--device cpu"));
+      EXPECT_EQ(error.remedy(), "choose another device or use --device cpu");
     }
   }
+}
+
+TEST(CudaDevices, MemoryThatCanBeHadIsWhatIsFree) {
+  EXPECT_EQ(available_memory("cuda:1"), 12.0 * (1 << 30));
+  EXPECT_THROW(available_memory("cuda:0"), Error);
 }
 
 TEST(CudaDevices, ClocksPowerAndHeatAreThoseOfTheDeviceOnTheBus) {

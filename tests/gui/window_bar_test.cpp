@@ -52,6 +52,13 @@ TEST_F(WindowBarTest, NumbersOpenOnTheQuestionAndReachTheViews) {
   EXPECT_EQ(state::method_compare_question(workspace()).chunks.key(), "all");
   drive("undo", [](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_LeftBracket); });
   EXPECT_EQ(selection().numbers.kind, Kind::Question);
+  // What was chosen stays when the file is read anew.
+  choose("//##transport/##numbers", "each view's own");
+  const state::TracePtr before = place().trace;
+  workspace().traces.reload_active();
+  settle();
+  EXPECT_NE(place().trace, before);
+  EXPECT_EQ(selection().numbers.kind, Kind::Own);
 }
 
 TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {

@@ -123,6 +123,49 @@ TEST_F(Traces, APlaceGivenWithAFileIsWhereItOpens) {
   EXPECT_THAT(messages[0], HasSubstr("0 to 7"));
 }
 
+TEST_F(Traces, WhatIsShownOfAnOpenOneIsOneStepBack) {
+  open();
+  workspace.cursor.set_method(Slot::B, "oracle:budget_tokens=64");
+  workspace.cursor.set_device("sim");
+  workspace.cursor.set_numbers(state::parse_number_scope("all"));
+  const state::Selection before = workspace.selection();
+  state::ViewState what = state::parse_link("chunk=3;method=keydiff:budget_tokens=64");
+  workspace.traces.open(whole_trace(), what);
+  EXPECT_EQ(place().chunk, 3);
+  EXPECT_EQ(workspace.method(Slot::B).id(), "keydiff");
+  EXPECT_EQ(workspace.selection().numbers, before.numbers) << "none are named";
+  EXPECT_TRUE(workspace.cursor.back());
+  EXPECT_TRUE(workspace.selection() == before);
+  what.numbers = state::parse_number_scope("2-4");
+  workspace.traces.open(whole_trace(), what);
+  EXPECT_EQ(workspace.selection().numbers, what.numbers);
+}
+
+TEST_F(Traces, WhatIsAskedForWhileItOpensIsShown) {
+  for (const bool has_grown : {false, true}) {
+    SCOPED_TRACE(has_grown ? "grown" : "read anew");
+    {
+      const test::HeldLane reading(workspace, {Lane::TraceIo});
+      workspace.traces.open(whole_trace());
+      workspace.traces.open(whole_trace(),
+                            state::parse_link("chunk=2;method=keydiff:budget_tokens=64"));
+      if (has_grown) {
+        EXPECT_TRUE(workspace.traces.grown(whole_trace(), whole_trace()));
+      } else {
+        workspace.traces.reload_active();
+      }
+      const state::ViewState kept = state::state_of(*workspace.traces.active());
+      EXPECT_EQ(kept.trace, whole_trace());
+      EXPECT_EQ(kept.place.chunk, 2);
+    }
+    test::settle(workspace);
+    ASSERT_TRUE(workspace.has_trace());
+    EXPECT_EQ(place().chunk, 2);
+    EXPECT_EQ(workspace.method(Slot::A).id(), "keydiff");
+    workspace.traces.close_active();
+  }
+}
+
 // The place of the longer trace does not exist in the shorter one, nor do its keys; what was shown of
 // it is shown no more.
 TEST_F(Traces, AShorterOneAfterALongerOneIsShownInItsOwnBounds) {
@@ -186,6 +229,21 @@ TEST_F(Traces, ReadAnewKeepPlaceMethodsAndOptions) {
   const auto anew = workspace.ask(state::KvMapQuestion{place(), workspace.method(Slot::A)});
   EXPECT_EQ(anew.state, ResultState::Loading);
   EXPECT_NE(anew.key, old.key);
+}
+
+TEST_F(Traces, WhatIsChangedWhileOneIsReadAnewStays) {
+  open();
+  const state::TracePtr old = place().trace;
+  {
+    const test::HeldLane reading(workspace, {Lane::TraceIo});
+    workspace.traces.reload_active();
+    workspace.cursor.set_chunk(5);
+    workspace.cursor.set_method(Slot::A, "keydiff:budget_tokens=96");
+  }
+  test::settle(workspace);
+  EXPECT_NE(place().trace, old);
+  EXPECT_EQ(place().chunk, 5);
+  EXPECT_EQ(workspace.method(Slot::A).id(), "keydiff");
 }
 
 // Another file in its place: fewer runs, tokens and chunks.

@@ -5,6 +5,7 @@
 #include "app/state/export_words.h"
 #include "app/state/other_trace.h"
 #include "app/state/questions/how_much/method_compare.h"
+#include "app/state/sight.h"
 #include "app/state/view_list.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
@@ -298,6 +299,33 @@ TEST_F(ViewState, ARunOfAnUnknownMethodLeadsBackToTheRun) {
   state::ViewState elsewhere = state::describe(workspace, view);
   elsewhere.trace = short_trace();
   EXPECT_THROW(state::check(elsewhere), Error);
+}
+
+// As one that is recorded in the closed loop, and in the open loop beside.
+TEST_F(ViewState, RunsOfOneSpecAreToldApart) {
+  test::GuiTraceOptions options = whole_options();
+  options.runs = {"quoka:budget_tokens=256", "quoka:budget_tokens=256",
+                  "streaming_llm:budget_tokens=256"};
+  open(test::write_gui_trace("one spec.h5", options));
+  workspace.cursor.set_run(Slot::A, 1);
+  workspace.cursor.set_run(Slot::B, 0);
+  workspace.cursor.set_more_methods({state::choice_of_text("run:2", *place().trace)});
+  const std::string alone = workspace.selection().more.front().text;
+  const auto methods = workspace.selection().method;
+  // A tab, as the session and places keep it.
+  const state::TraceTab& tab = *workspace.traces.ready();
+  const state::ViewState what = state::state_of(tab);
+  EXPECT_THAT(what.methods, ElementsAre("run:1", "run:0", alone));
+  state::Workspace other;
+  other.traces.open(what.trace, what);
+  test::settle(other);
+  EXPECT_EQ(other.selection().method, methods);
+  EXPECT_EQ(other.selection().more, workspace.selection().more);
+  // A figure, and a view that is locked.
+  workspace.choose("kv_map", "show", "both");
+  const auto figure = shown(state::describe(workspace, *state::find_view("kv_map")));
+  EXPECT_EQ(figure->selection().method, methods);
+  EXPECT_EQ(state::lock_on(tab, state::lock_words(tab, tab.selection)).method, methods);
 }
 
 TEST_F(ViewState, AWordOfOneChoiceAloneNamesIt) {
