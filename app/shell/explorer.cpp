@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 namespace kvloupe::shell {
 namespace {
@@ -34,7 +35,7 @@ bool asks_for_needle(const trace::TraceInfo& info) {
 // One that is only held does not count: it may have begun what is measured.
 bool any_key_pressed() {
   for (int key = ImGuiKey_Keyboard_BEGIN; key < ImGuiKey_Keyboard_END; ++key)
-    if (ImGui::IsKeyPressed(static_cast<ImGuiKey>(key))) return true;
+    if (ImGui::IsKeyPressed(static_cast<ImGuiKey>(key), /*repeat=*/false)) return true;
   return false;
 }
 
@@ -89,10 +90,8 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
   workspace_.results.on_message = [this](const std::string& text, bool is_error) {
     messages_.say(text, is_error);
   };
-  using Opening = state::Traces::Opening;
-  workspace_.traces.on_opened = [this](state::TraceTab& tab, Opening opening) {
+  workspace_.traces.on_opened = [this](state::TraceTab& tab, bool fresh) {
     runs_.load_marks(tab);
-    const bool fresh = opening == Opening::Fresh;
     const auto kept = fresh && settings_.restore_places ? find_place(tab.path) : std::nullopt;
     // What the trace no longer has is passed over: its file may have been made anew.
     if (kept) show(tab, *kept, state::Unknown::PassOver);
@@ -100,10 +99,10 @@ Explorer::Explorer(state::Workspace& workspace, figure::GuiContext& gui, Setting
     if (fresh && !kept && asks_for_needle(tab.selection.place.info()))
       for (const char* option : {"layer_head_overview.metric", "budget_sweep.metric"})
         tab.selection.options[option] = replay::name_of(replay::Number::SpanKept);
-    // What counts is what is left when somebody asks.
+    // What counts is what is left when somebody asks. Who chooses other numbers keeps them.
     state::NumberScope& numbers = tab.selection.numbers;
-    if (opening != Opening::Anew && numbers == state::NumberScope{} &&
-        replay::question_of(tab.selection.place.info()) != nullptr)
+    const bool asks = replay::question_of(tab.selection.place.info()) != nullptr;
+    if (asks && !std::exchange(tab.question_seen, true) && numbers == state::NumberScope{})
       numbers.kind = state::NumberScope::Kind::Question;
     if (capture_.is_part(tab.path)) return;
     note_recent(tab.path);

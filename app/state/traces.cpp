@@ -127,10 +127,7 @@ void Traces::opened(TraceTab& tab, const TracePtr& trace, bool has_grown) {
   }
   if (!has_grown)
     for (const std::string& warning : trace->info().warnings) say(warning, false);
-  if (on_opened)
-    on_opened(tab, anew                         ? Opening::Anew
-                   : wanted.like || wanted.what ? Opening::Given
-                                                : Opening::Fresh);
+  if (on_opened) on_opened(tab, !wanted.like && !wanted.what);
 }
 
 void Traces::keep_place(TraceTab& tab, const Selection& before) const {

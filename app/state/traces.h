@@ -40,6 +40,7 @@ struct TraceTab {
   WantedView wanted;                   // nothing of a ready trace
   bool marks_loaded = false;
   RunMarks marks;
+  bool question_seen = false;  // of a trace that grows, from the reading on that has it
 
   void remember_tried(const MethodChoice& method);
 };
@@ -83,10 +84,8 @@ class Traces {
   std::function<void(const std::string&, bool is_error)> on_message;
   // Called with the file where it holds results of an evaluation, and no trace: no tab is left of it.
   std::function<void(const std::string& path)> on_results;
-  // Called when a trace has been opened: for the first time, with a state that was given or carried over
-  // from another trace or with none, or read anew.
-  enum class Opening { Fresh, Given, Anew };
-  std::function<void(TraceTab&, Opening)> on_opened;
+  // Called when a trace has been read, also anew; `fresh` where no state was given and none carried over.
+  std::function<void(TraceTab&, bool fresh)> on_opened;
 
  private:
   void load(const TraceTab& tab, bool has_grown);

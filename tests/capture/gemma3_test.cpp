@@ -24,8 +24,7 @@ class Gemma3 : public ::testing::Test {
   }
   static void TearDownTestSuite() { model.reset(); }
   void SetUp() override {
-    if (!model)
-      GTEST_SKIP() << "not fetched: kvloupe capture --model gemma3-270m --accept-terms fetches it";
+    if (!model) GTEST_SKIP() << "not fetched: cmake/deps.sh model gemma3-270m fetches it";
   }
   static std::shared_ptr<const LoadedModel> model;
 };

@@ -103,7 +103,7 @@ TEST_F(Library, ListsAModelThatTheSetUpFetchedByName) {
   ASSERT_NE(gemma, nullptr);
   EXPECT_EQ(gemma->place, "set-up");
   EXPECT_EQ(gemma->path, fetched.fetched / "gemma-3-270m-q4_k_m.gguf");
-  EXPECT_EQ(gemma->family, "gemma3_text");
+  EXPECT_EQ(gemma->family, "gemma3");
 }
 
 }  // namespace

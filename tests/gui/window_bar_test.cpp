@@ -4,11 +4,14 @@
 #include "app/state/questions/how_much/method_compare.h"
 #include "app/state/questions/where/layer_head_overview.h"
 #include "app/state/questions/why_lost/span_loss.h"
+#include "core/trace/write/slice.h"
 #include "tests/base/matchers.h"
 #include "tests/gui/window_fixture.h"
 
 #include <GLFW/glfw3.h>
 #include <imgui_internal.h>
+
+#include <filesystem>
 
 namespace kvloupe {
 namespace {
@@ -59,6 +62,18 @@ TEST_F(WindowBarTest, NumbersOpenOnTheQuestionAndReachTheViews) {
   settle();
   EXPECT_NE(place().trace, before);
   EXPECT_EQ(selection().numbers.kind, Kind::Own);
+}
+
+TEST_F(WindowBarTest, ATraceThatGrowsCountsFromItsQuestionOnOnceItIsThere) {
+  const std::string path = "growing.h5";
+  trace::slice_trace(trace(), {{}, 0, {}, {}}, path, true);
+  open_alone(path);
+  EXPECT_EQ(selection().numbers.kind, Kind::Own);
+  trace::slice_trace(trace(), {}, "grown.h5", true);
+  std::filesystem::rename("grown.h5", path);
+  EXPECT_TRUE(workspace().traces.grown(path, path));
+  settle();
+  EXPECT_EQ(selection().numbers.kind, Kind::Question);
 }
 
 TEST_F(WindowBarTest, TheSpanIsPickedByNameByTextOrNotAtAll) {

@@ -35,7 +35,7 @@ def load(path, wanted=None):
     except KvloupeError:
         raise
     except Exception as error:  # what a damaged file raises is of any type
-        if any(words in str(error) for words in ("Object arrays", "Python objects")):
+        if _begins_as_pickle(path) or any(words in str(error) for words in ("Object arrays", "Python objects")):
             raise _pickle(path) from None
         raise KvloupeError(f"cannot read {path}", one_line(error), "check that it is whole") from None
 

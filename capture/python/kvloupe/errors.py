@@ -8,7 +8,7 @@ def one_line(error):
     """What an exception says, on one line without control characters, however long it is."""
     text = " ".join(str(error).split())
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return f"{type(error).__name__}: {text[:MOST_TOLD]}"
+    return f"{type(error).__name__}: {text[:MOST_TOLD]}" if text else type(error).__name__
 
 
 class KvloupeError(Exception):

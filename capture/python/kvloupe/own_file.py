@@ -117,6 +117,7 @@ def _run_apart(work, seconds, bytes_of_memory):
 
 def _work_and_exit(work, to_parent, bytes_of_memory):
     code, own_pid = 1, os.getpid()
+    less_memory = "let it take less, or give it more by --memory-limit"
 
     def tell(*parts):
         if os.getpid() == own_pid:  # and not what the method forked
@@ -130,10 +131,12 @@ def _work_and_exit(work, to_parent, bytes_of_memory):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         work()
         code = 0
+    except own_method.OutOfMemory as error:
+        tell(*error.parts[:2], less_memory)
     except KvloupeError as error:
         tell(*error.parts)
     except MemoryError:
-        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", own_method.LESS_MEMORY)
+        tell("the method ran out of memory", f"it may have {bytes_of_memory >> 20} MiB", less_memory)
     except BaseException as error:  # such as sys.exit() in the file
         tell("the method cannot be run", one_line(error), "mend it")
     finally:

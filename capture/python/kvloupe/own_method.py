@@ -11,7 +11,10 @@ from .runs import DENSE_FALLBACK
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 AXES = ("kv_head", "q_head")
 ARRAYS = ("numpy", "torch")
-LESS_MEMORY = "let it take less, or select --memory-limit gives it more"
+
+
+class OutOfMemory(KvloupeError):
+    """Of a method. What it may have is known to who called it."""
 
 
 def check_name(name):
@@ -164,10 +167,15 @@ def choose(select, layer, chunk, given, rows, first, budget):
 def _ask(select, where, *arguments):
     try:
         return select(*arguments)
-    except MemoryError as error:
-        raise KvloupeError(f"the method ran out of memory in {where}", f"{_place_of(error, select)}{one_line(error)}", LESS_MEMORY) from error
     except Exception as error:
+        if _lacks_memory(error):
+            raise OutOfMemory(f"the method ran out of memory in {where}", f"{_place_of(error, select)}{one_line(error)}", "let it take less") from error
         raise KvloupeError(f"the method failed in {where}", f"{_place_of(error, select)}{one_line(error)}", "mend it and run it again") from error
+
+
+def _lacks_memory(error):
+    """On a CPU torch says so by a RuntimeError."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
 
 def _place_of(error, select):

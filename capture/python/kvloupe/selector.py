@@ -234,7 +234,7 @@ def _hash(value):
 
 
 def _float32(given):
-    """Of torch, too, whose bfloat16 numpy does not have."""
+    """Numpy has no bfloat16, torch does."""
     return np.ascontiguousarray(given.detach().float().cpu() if hasattr(given, "detach") else given, dtype=np.float32)
 
 

@@ -3,7 +3,6 @@ import os
 import sys
 
 from ..errors import KvloupeError
-from ..part_file import refuse_inputs
 from ..printable import printable
 from ..standard_output import put
 from . import planned, table, table_text
@@ -80,7 +79,6 @@ def _print_perplexities(records, form, against, before=""):
 def run_merge(options):
     if os.path.exists(options.output) and not options.force:
         raise KvloupeError(f"{options.output} exists already", "nothing is replaced unasked", "give --force or another name by -o")
-    refuse_inputs([options.output], options.parts)
     runs, merged, plans, every = [], {}, [], []
     for path in options.parts:
         run, records, plan = read_results(path)
