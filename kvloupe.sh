@@ -23,10 +23,18 @@ root="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)"
 preset="${KVLOUPE_PRESET:-release}"
 build="$root/build/$preset"
 program="$build/bin/kvloupe"
-cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
+# The XDG specification: a relative path in this variable is invalid and ignored.
+cache="${XDG_CACHE_HOME:-}"
+[[ $cache == /* ]] || cache="${HOME:?}/.cache"
+cache+=/kvloupe
 
 # shellcheck source=cmake/progress.sh
 source "$root/cmake/progress.sh"
+# shellcheck source=cmake/configured.sh
+source "$root/cmake/configured.sh"
+
+# Ctrl+C is no failure of what it ends.
+trap '[[ ! -t 2 ]] || progress_end; exit 130' INT
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {
@@ -84,7 +92,7 @@ install_packages() {
 
 # up_to_date TARGET: answers without building.
 up_to_date() {
-  [[ -f $build/build.ninja ]] && [[ "$(ninja -C "$build" -n "$1" 2>/dev/null)" == *"no work to do"* ]]
+  configured "$build" "$dependencies" && [[ "$(ninja -C "$build" -n "$1" 2>/dev/null)" == *"no work to do"* ]]
 }
 
 build_target() {
@@ -132,21 +140,44 @@ set_up_python() {
   export KVLOUPE_PYTHON PYTHONPATH
 }
 
+# Opens what set-ups wait for each other by, as file descriptor 7.
+lock_set_up() {
+  { exec 7>"$cache/.setup.lock"; } 2>/dev/null ||
+    fail "$cache/.setup.lock cannot be written; set-ups wait for each other by it; make the folder $cache yours"
+}
+
+# ask_dependencies [PART...]: which folders the build is configured for, and which parts are missing.
+ask_dependencies() {
+  local state line
+  state="$("$root/cmake/deps.sh" state "$@")"
+  dependencies="" missing=""
+  while IFS= read -r line; do
+    case "$line" in
+      *=*) dependencies+="${dependencies:+$'\n'}$line" ;;
+      *) missing+="$line" ;;
+    esac
+  done <<<"$state"
+}
+
 # set_up TARGET [PART...]: packages, dependency cache (of the parts that not everyone needs, these), build. Prints nothing
 # when nothing is missing. Without a target nothing is built.
 set_up() {
-  if [[ -n $(missing_packages) || -n $("$root/cmake/deps.sh" missing "${@:2}") ]]; then
+  local missing
+  missing="$(missing_packages)"
+  [[ -n $missing ]] || ask_dependencies "${@:2}"
+  if [[ -n $missing ]]; then
     [[ -e /etc/debian_version ]] ||
       fail "this system is not Debian; the set-up needs the packages of Debian 12; run it there or in a container of it"
     { mkdir -p "$cache" 2>/dev/null && [[ -w $cache ]]; } ||
       fail "the cache folder $cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
-    exec 7>"$cache/.setup.lock"
+    lock_set_up
     if ! flock --nonblock 7; then
       say "waiting for another set-up to finish"
       flock 7
     fi
     install_packages
     "$root/cmake/deps.sh" fetch "${@:2}"
+    ask_dependencies "${@:2}"
     exec 7>&-
   fi
   [[ -z $1 ]] || build_target "$1"
@@ -163,7 +194,8 @@ run_tests() {
 package() {
   set_up package_needs
   mkdir -p "$root/out"
-  (cd "$build" && cpack -G DEB -B "$build/package" >"$build/package.log") ||
+  # CPack takes the rights of folders from the umask.
+  (umask 022 && cd "$build" && cpack -G DEB -B "$build/package" >"$build/package.log") ||
     fail "the package could not be made; cpack's message is above and in $build/package.log"
   mv "$build"/package/kvloupe_*.deb "$root/out/"
   rm -rf "$build/package"
@@ -181,32 +213,52 @@ clean() {
       ;;
   esac
   [[ -d $cache ]] || return 0
-  exec 7>"$cache/.setup.lock" 8>"$cache/.lock"
+  lock_set_up
+  { exec 8>"$cache/.lock"; } 2>/dev/null ||
+    fail "$cache/.lock cannot be written; set-ups wait for each other by it; make the folder $cache yours"
   flock 7 && flock 8
-  keep=" $("$root/cmake/deps.sh" folders | tr '\n' ' ')"
+  keep=" $({ "$root/cmake/deps.sh" folders && "$root/tests/tools/peer.sh" folder; } | tr '\n' ' ')"
   shopt -s nullglob
-  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,arrays,book,eval,ray,gemma3}-* "$cache"/.filling-*)
+  local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,arrays,book,eval,ray,gemma3,peer}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)
   for entry in "${entries[@]}"; do
     if [[ -z $all && $keep == *" $entry "* ]]; then continue; fi
     printf 'removing %s (%s)\n' "$entry" "$(du -sh "$entry" | cut -f1)"
-    rm -rf "$entry"
+    rm -rf "$entry" || fail "$entry could not be removed; rm's message is above; make the folder $cache yours"
+  done
+}
+
+# What the words of a call ask for. The command is the first that is neither an option of the whole program nor its value.
+read_words() {
+  local word is_value=""
+  command="" asks_help="" names_output="" takes_python=""
+  for word in "$@"; do
+    case "$word" in
+      -h | --help) asks_help=1 ;;
+      -o* | --output | --output=*) names_output=1 ;;
+      --python | --python=* | --plugin | --plugin=*) takes_python=1 ;;
+    esac
+    if [[ -n $is_value ]]; then
+      is_value=""
+    elif [[ $word == --@(threads|memory-limit|config-dir|goto) ]]; then
+      is_value=1
+    elif [[ $word != -* ]]; then
+      command="${command:-$word}"
+    fi
   done
 }
 
 case "${1:-}" in
-  demo)
-    set_up_program
-    exec "$program" "$@" --output "$root/out/demo"
-    ;;
   test) run_tests "${@:2}" ;;
   package) package ;;
   clean) clean "${@:2}" ;;
   *)
     set_up_program
+    read_words "$@"
+    if [[ $command == demo && -z $names_output ]]; then set -- "$@" --output "$root/out/demo"; fi
     # Help reads no arrays.
-    if [[ ${1:-} == import && " $* " != *" --help "* ]]; then set_up_python ", safetensors"; fi
-    if [[ " $* " == *" --"@(python|plugin)[\ =]* ]]; then set_up_python ""; fi
+    if [[ $command == import && -z $asks_help ]]; then set_up_python ", safetensors"; fi
+    if [[ -n $takes_python && -z $asks_help ]]; then set_up_python ""; fi
     exec "$program" "$@"
     ;;
 esac

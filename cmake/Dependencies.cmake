@@ -3,6 +3,8 @@
 #   from Debian: utf8proc pcre2 epoxy egl hwy md4c md4c_html cairo gif, and under their own names fmt::fmt CLI11::CLI11
 #   nlohmann_json::nlohmann_json Freetype::Freetype Fontconfig::Fontconfig OpenSSL::Crypto PNG::PNG ZLIB::ZLIB GTest::gtest_main GTest::gmock
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/cmake/deps.sh paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
+# What this build folder is configured for; cmake/configured.sh compares.
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/dependencies.txt CONTENT "${paths}")
 string(REGEX MATCHALL "KVLOUPE_[A-Z0-9]+_DIR=[^\n]+" paths "${paths}")
 foreach(line IN LISTS paths)
   string(REGEX MATCH "^([^=]+)=(.+)$" line "${line}")
@@ -12,9 +14,9 @@ foreach(line IN LISTS paths)
   endif()
 endforeach()
 # A change of pins or recipes configures again.
+file(GLOB recipes ${CMAKE_SOURCE_DIR}/cmake/imgui/* ${CMAKE_SOURCE_DIR}/cmake/llama/*)
 set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${CMAKE_SOURCE_DIR}/cmake/deps.sh ${CMAKE_SOURCE_DIR}/cmake/imgui/CMakeLists.txt ${CMAKE_SOURCE_DIR}/cmake/llama/CMakeLists.txt
-  ${CMAKE_SOURCE_DIR}/requirements.txt)
+  ${CMAKE_SOURCE_DIR}/cmake/deps.sh ${recipes} ${CMAKE_SOURCE_DIR}/requirements.txt)
 
 # --- libtorch, CPU part: headers for who links it PRIVATE, libraries for who links that ------------------------------
 set(torch ${KVLOUPE_TORCH_DIR}/torch)
@@ -105,17 +107,26 @@ if(KVLOUPE_TESTS)
 endif()
 
 # --- CUDA toolkit, for the plug-in alone -----------------------------------------------------------------------------
+# The plug-in shares the runtime library of libtorch_cuda, which is CUDA 13's.
+function(kvloupe_is_cuda_13 is_it program)
+  execute_process(COMMAND ${program} --version OUTPUT_VARIABLE version ERROR_QUIET)
+  if(NOT version MATCHES "release 13\\.")
+    set(${is_it} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
 set(KVLOUPE_NVCC "")
 if(NOT KVLOUPE_CUDA STREQUAL "OFF")
-  find_program(KVLOUPE_NVCC_PROGRAM nvcc PATHS /usr/local/cuda/bin)
+  # One that was found may be another by now, or gone. Until one is found it is looked for each time (cmake/configured.sh).
+  set(is_cuda_13 TRUE)
+  kvloupe_is_cuda_13(is_cuda_13 "${KVLOUPE_NVCC_PROGRAM}")
+  if(NOT is_cuda_13)
+    unset(KVLOUPE_NVCC_PROGRAM CACHE)
+  endif()
+  find_program(KVLOUPE_NVCC_PROGRAM nvcc PATHS /usr/local/cuda/bin VALIDATOR kvloupe_is_cuda_13)
   if(KVLOUPE_NVCC_PROGRAM)
-    execute_process(COMMAND ${KVLOUPE_NVCC_PROGRAM} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
-    # The plug-in shares the runtime library of libtorch_cuda, which is CUDA 13's.
-    if(nvcc_version MATCHES "release 13\\.")
-      set(KVLOUPE_NVCC ${KVLOUPE_NVCC_PROGRAM})
-    else()
-      message(STATUS "CUDA plug-in off: ${KVLOUPE_NVCC_PROGRAM} is not of CUDA 13")
-    endif()
+    set(KVLOUPE_NVCC ${KVLOUPE_NVCC_PROGRAM})
+  else()
+    message(STATUS "CUDA plug-in off: no nvcc of CUDA 13 was found")
   endif()
   if(KVLOUPE_CUDA STREQUAL "ON" AND NOT KVLOUPE_NVCC)
     message(FATAL_ERROR "KVLOUPE_CUDA=ON, but no nvcc of CUDA 13 was found: install that toolkit or set KVLOUPE_NVCC_PROGRAM")

@@ -1,11 +1,12 @@
 # Where things lie beside the program, in the build folder as where it is installed:
 #   bin/kvloupe  lib/kvloupe/*.so (in a build folder lib/*.so)  share/kvloupe/{tours,traces,papers,python,data}
-# and the packages: `cmake --install BUILD --prefix DIR`, and `cpack` in the build folder for a Debian package. Libtorch is in
+# and in a build folder alone share/kvloupe/checkout, whose scripts fetch models and the peer of `bench`.
+# And the packages: `cmake --install BUILD --prefix DIR`, and `cpack` in the build folder for a Debian package. Libtorch is in
 # both, for no Debian has it; other libraries are the system's.
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/kvloupe)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${share})
-foreach(pair tours=assets/tours traces=assets/traces papers=assets/papers python=capture/python)
+foreach(pair tours=assets/tours traces=assets/traces papers=assets/papers python=capture/python checkout=.)
   string(REGEX MATCH "^(.+)=(.+)$" pair ${pair})
   file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${CMAKE_MATCH_2} ${CMAKE_BINARY_DIR}/${share}/${CMAKE_MATCH_1} SYMBOLIC)
 endforeach()
@@ -39,8 +40,10 @@ install(CODE "execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \"\$ENV{DE
 install(FILES assets/tours/first.md DESTINATION ${share}/tours)
 install(DIRECTORY assets/papers/ DESTINATION ${share}/papers)
 install(FILES assets/traces/tour.h5 assets/traces/tour_closed.h5 DESTINATION ${share}/traces)
-install(DIRECTORY capture/python/ DESTINATION ${share}/python
-  PATTERN tests EXCLUDE PATTERN __pycache__ EXCLUDE PATTERN "*.egg-info" EXCLUDE)
+# What the program runs of Python, and the same as a wheel, for pip: from a folder it installs only who may write there.
+install(DIRECTORY capture/python/kvloupe DESTINATION ${share}/python PATTERN __pycache__ EXCLUDE)
+install(CODE "execute_process(COMMAND python3 ${CMAKE_SOURCE_DIR}/cmake/python/wheel.py ${CMAKE_SOURCE_DIR}/capture/python ${CMAKE_BINARY_DIR}/wheel COMMAND_ERROR_IS_FATAL ANY)")
+install(DIRECTORY ${CMAKE_BINARY_DIR}/wheel/ DESTINATION ${share}/python)
 install(DIRECTORY ${KVLOUPE_DATA_DIR}/ DESTINATION ${share}/data)
 
 install(FILES assets/desktop/kvloupe.desktop DESTINATION ${CMAKE_INSTALL_DATADIR}/applications)

@@ -234,4 +234,8 @@ function(kvloupe_add_cuda_plugin)
   target_link_libraries(${arg_NAME} PRIVATE
     kvloupe_options kvloupe_warnings kvloupe::torch
     ${torch}/lib/libc10_cuda.so ${torch}/lib/libtorch_cuda.so ${KVLOUPE_TORCH_DIR}/nvidia/cu13/lib/libcudart.so.13)
+  # A source that is not listed shows here, and not on a user's GPU.
+  if(NOT KVLOUPE_SANITIZE)
+    target_link_options(${arg_NAME} PRIVATE -Wl,-z,defs)
+  endif()
 endfunction()

@@ -3,6 +3,7 @@
 #
 #   cmake/deps.sh paths    prints NAME=FOLDER lines (read by cmake/Dependencies.cmake), touches nothing
 #   cmake/deps.sh missing [PART...]  prints the parts not in the cache: of those that everyone needs, and of these
+#   cmake/deps.sh state [PART...]    prints what paths prints, then what missing prints
 #   cmake/deps.sh fetch [PART...]    downloads and builds what is missing of them
 #   cmake/deps.sh folder PART        prints the folder of a part
 #   cmake/deps.sh folders  prints every folder of the cache that this checkout may use
@@ -23,7 +24,10 @@ set -euo pipefail
 shopt -s inherit_errexit
 
 deps_root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-deps_cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/kvloupe"
+# The XDG specification: a relative path in this variable is invalid and ignored.
+deps_cache="${XDG_CACHE_HOME:-}"
+[[ $deps_cache == /* ]] || deps_cache="${HOME:?}/.cache"
+deps_cache+=/kvloupe
 
 # Bump a number when the recipe of that part changes.
 deps_recipe_torch=1
@@ -100,6 +104,22 @@ deps_pins() {
   done
 }
 
+# deps_compiler VARIABLE WORDS: its version and machine. It may be called through another program: CXX="ccache g++".
+deps_compiler() {
+  local words
+  read -ra words <<<"$2"
+  ! command -v "$2" >/dev/null || words=("$2")
+  "${words[@]}" -dumpfullversion -dumpmachine 2>/dev/null ||
+    deps_fail "no compiler answers to '$2'; the folders of the dependency cache are named by its version;" \
+      "install g++, or name another compiler by $1"
+}
+
+# Before all that asks for the folder of a part: what fails inside of a folder's name would only change the name.
+deps_ask_compilers() {
+  deps_cc="$(deps_compiler CC "${CC:-cc}")"
+  deps_cxx="$(deps_compiler CXX "${CXX:-c++}")"
+}
+
 deps_hash() { sha256sum | cut -c1-16; }
 
 deps_identity() {
@@ -107,13 +127,13 @@ deps_identity() {
     torch) deps_pins "${deps_pins_torch[@]}" && echo "recipe $deps_recipe_torch" ;;
     imgui)
       deps_pins "${deps_pins_imgui[@]}" && echo "recipe $deps_recipe_imgui" &&
-        "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/imgui/*
+        printf '%s\n' "$deps_cxx" && cat "$deps_root"/cmake/imgui/*
       ;;
     llama)
       deps_pins "${deps_pins_llama[@]}" && echo "recipe $deps_recipe_llama" &&
-        "${CXX:-c++}" -dumpfullversion -dumpmachine && cat "$deps_root"/cmake/llama/*
+        printf '%s\n' "$deps_cxx" && cat "$deps_root"/cmake/llama/*
       ;;
-    hdf5) echo "recipe $deps_recipe_hdf5 $deps_hdf5_sha256" && "${CC:-cc}" -dumpfullversion -dumpmachine ;;
+    hdf5) echo "recipe $deps_recipe_hdf5 $deps_hdf5_sha256" && printf '%s\n' "$deps_cc" ;;
     cuda)
       # Links into the folder of torch, so it goes with that one.
       deps_identity torch && deps_pins "${deps_pins_cuda[@]}" && echo "recipe $deps_recipe_cuda"
@@ -135,12 +155,14 @@ deps_identity() {
   esac
 }
 
-deps_folder() { printf '%s/%s-%s\n' "$deps_cache" "$1" "$(deps_identity "$1" | deps_hash)"; }
+declare -A deps_known=()
+deps_folder() { printf '%s/%s-%s\n' "$deps_cache" "$1" "${deps_known[$1]:-$(deps_identity "$1" | deps_hash)}"; }
 
 deps_gpu_wanted() {
   case "${KVLOUPE_GPU:-}" in
     0) return 1 ;;
-    "") command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU' ;;
+    # grep -q would leave before nvidia-smi has said all, which then fails.
+    "") command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep '^GPU' >/dev/null ;;
     *) return 0 ;;
   esac
 }
@@ -164,6 +186,14 @@ deps_paths() {
   done
 }
 
+# The launcher asks at every start, so that each hash is taken once.
+deps_state() {
+  local part
+  for part in "${deps_parts[@]}"; do deps_known[$part]="$(deps_identity "$part" | deps_hash)"; done
+  deps_paths
+  deps_missing "$@"
+}
+
 deps_folders() {
   local part
   for part in "${deps_parts[@]}" cuda python gemma3 book arrays eval ray; do deps_folder "$part"; done
@@ -174,6 +204,9 @@ source "$deps_root/cmake/deps_progress.sh"
 
 # shellcheck source=cmake/deps_python.sh
 source "$deps_root/cmake/deps_python.sh"
+
+# shellcheck source=cmake/deps_debian.sh
+source "$deps_root/cmake/deps_debian.sh"
 
 # --- filling ---------------------------------------------------------------------------------------------------------
 
@@ -220,7 +253,9 @@ deps_fill_torch() {
   deps_wheels "$work/wheels" "$(deps_pins "${deps_pins_torch[@]}")"
   deps_torch_python "$work"/wheels/torch-*.whl "$out/python"
   for wheel in "$work"/wheels/*.whl; do
-    unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' 'nvidia/*' '*.dist-info/*' -d "$out" 2>/dev/null || [[ $? == 11 ]]
+    # 11: the wheel has none of some of these.
+    unzip -q -o "$wheel" 'torch/include/*' 'torch/lib/*' 'nvidia/*' '*.dist-info/*' -d "$out" 2>"$work/log" || [[ $? == 11 ]] ||
+      deps_fail "${wheel##*/} could not be unpacked; $(tail -n 1 "$work/log"); see to that and run again"
     rm "$wheel"
   done
   rm -f "$out"/torch/lib/libtorch_python.so
@@ -282,33 +317,6 @@ deps_fill_llama() {
   deps_build "$1" "$2" "llama.cpp's tokenizers" "$deps_root/cmake/llama" -DLLAMA_SOURCE="$1/source/vendor/llama.cpp"
 }
 
-# deps_apt_source RELEASE PACKAGE FOLDER: the upstream archive of a source package of another Debian release, by an apt
-# whose sources, lists and cache are all in FOLDER; the system's stay as they are. Its content is for the caller to check.
-deps_apt_source() {
-  local release="$1" package="$2" folder="$3" system mirror="" options
-  # The mirror that this machine uses has it, if the machine is a Debian.
-  # shellcheck source=/dev/null
-  system="$(. /etc/os-release && echo "${ID:-} ${VERSION_CODENAME:-}")"
-  if [[ $system == "debian "* ]]; then
-    mirror="$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
-      awk -v codename="${system#* }" '$1 == codename && !found { print $2; found = 1 }')"
-  fi
-  mkdir -p "$folder"/{parts,lists/partial,cache/archives/partial}
-  # Trusted: this machine need not know the keys of a later release, the caller's pinned hash decides.
-  printf '%s\n' "Types: deb-src" "URIs: ${mirror:-http://deb.debian.org/debian}" "Suites: $release" "Components: main" \
-    "Trusted: yes" >"$folder/parts/debian.sources"
-  options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$folder/parts" -o APT::Sandbox::User=
-    -o "Dir::State::lists=$folder/lists" -o "Dir::Cache=$folder/cache" -o Acquire::Languages=none)
-  (
-    cd "$folder" && apt-get "${options[@]}" update &&
-      apt-get "${options[@]}" source --download-only --tar-only --only-source "$package"
-  ) >"$folder/log" 2>&1 || {
-    tail -n 5 "$folder/log" >&2
-    deps_fail "the Debian source package $package of $release could not be downloaded; apt's message is above;" \
-      "check the network and run again"
-  }
-}
-
 # The C library alone, as a static archive that shared libraries may hold. Only core/trace links it.
 deps_fill_hdf5() {
   local work="$1" out="$2"
@@ -344,19 +352,8 @@ deps_fill_data() {
   unzip -q -j -o "$work"/wheels/wonderwords-*.whl 'wonderwords/assets/nounlist.txt' \
     'wonderwords/assets/adjectivelist.txt' 'wonderwords/assets/verblist.txt' -d "$out/words"
 
-  # apt-get download needs the package lists, which a bare machine may lack.
-  (
-    cd "$work" && { apt-get download -qq "$deps_austen_package=$deps_austen_version" ||
-      { [[ $(id -u) == 0 ]] && apt-get update -qq && apt-get download -qq "$deps_austen_package=$deps_austen_version"; } ||
-      { sudo -n apt-get update -qq && apt-get download -qq "$deps_austen_package=$deps_austen_version"; }; }
-  ) >"$work/log" 2>&1 || {
-    tail -n 5 "$work/log" >&2
-    deps_fail "the Debian package $deps_austen_package $deps_austen_version could not be downloaded; apt's message is" \
-      "above; run 'apt-get update' as root, check the network and run again"
-  }
-  echo "$deps_austen_sha256  $(echo "$work"/"$deps_austen_package"_*.deb)" | sha256sum --check --quiet >&2 ||
-    deps_fail "the package $deps_austen_package has an unexpected content; its sha256 is not the pinned one; report this"
-  dpkg-deb --extract "$work"/"$deps_austen_package"_*.deb "$work/austen"
+  deps_austen "$work"
+  dpkg-deb --extract "$work/austen.deb" "$work/austen"
   cp "$work"/austen/usr/lib/R/site-library/janeaustenr/data/Rdata.rdb \
     "$work"/austen/usr/lib/R/site-library/janeaustenr/data/Rdata.rdx "$out/corpus/"
 }
@@ -395,9 +392,10 @@ deps_fill_all() {
     [[ ! -d $folder ]] || continue
     work="$deps_cache/.filling-$part"
     mkdir -p "$work/out"
-    # A process of its own, so that any failing command inside ends the filling.
+    # A process of its own, so that any failing command inside ends the filling. What asks something, as unzip does when the
+    # disk is full, gets no answer: one that reads from the terminal behind the others is stopped for ever.
     (TMPDIR="$work" bash "$deps_root/cmake/deps.sh" fill "$part" "$work" "$work/out" &&
-      mv "$work/out" "$folder" && rm -rf "$work" && deps_say "set-up: $part is complete") &
+      mv "$work/out" "$folder" && rm -rf "$work" && deps_say "set-up: $part is complete") </dev/null &
     pids+=("$!:$part")
   done
   if [[ -t 2 ]]; then
@@ -426,7 +424,8 @@ deps_fetch() {
   [[ -n $(deps_missing "$@") ]] || return 0
   { mkdir -p "$deps_cache" 2>/dev/null && [[ -w $deps_cache ]]; } ||
     deps_fail "the cache folder $deps_cache cannot be written; dependencies are kept there; set XDG_CACHE_HOME to a folder you own"
-  exec 8>"$deps_cache/.lock"
+  { exec 8>"$deps_cache/.lock"; } 2>/dev/null ||
+    deps_fail "$deps_cache/.lock cannot be written; set-ups wait for each other by it; make it yours or remove it"
   if ! flock --nonblock 8; then
     deps_say "waiting for another set-up to finish"
     flock 8
@@ -456,9 +455,11 @@ deps_fetch() {
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  case "${1:-}" in paths | missing | state | folder | folders | model | fetch) deps_ask_compilers ;; esac
   case "${1:-}" in
     paths) deps_paths ;;
     missing) deps_missing "${@:2}" ;;
+    state) deps_state "${@:2}" ;;
     folder) deps_folder "$2" ;;
     folders) deps_folders ;;
     model) deps_model "${2:-}" ;;
@@ -466,6 +467,6 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     gpu) deps_gpu_wanted ;;
     fetch) deps_fetch "${@:2}" ;;
     fill) "deps_fill_$2" "$3" "$4" ;; # used by fetch
-    *) deps_fail "cmake/deps.sh takes paths, missing, folder, folders, python, gpu, fetch or model; got '${1:-}'; see the head of the file" ;;
+    *) deps_fail "cmake/deps.sh takes paths, missing, state, folder, folders, python, gpu, fetch or model; got '${1:-}'; see the head of the file" ;;
   esac
 fi

@@ -3,6 +3,7 @@
 #include "core/base/version.h"
 #include "core/device/device.h"
 #include "core/engine/engine.h"
+#include "core/measure/failure_of_one.h"
 #include "core/measure/peaks.h"
 #include "core/measure/timed_type.h"
 
@@ -13,6 +14,7 @@
 namespace kvloupe::bench {
 
 void set_measured(Row& row, const measure::AttentionBench& bench) {
+  row.dense_left_out = bench.dense_left_out;
   if (bench.sparse.samples == 0) {
     row.reason = "every round was disturbed by other threads";
     return;
@@ -36,11 +38,17 @@ std::string stats_text(const measure::LatencyStats& stats) {
   return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", stats.median_ms, stats.q25_ms, stats.q75_ms);
 }
 
+std::string reason_of(const std::exception& thrown) {
+  return measure::failure_of_one("it is not measured", thrown).what();
+}
+
 Machine describe_machine(const std::string& device) {
   const device::DeviceInfo info = engine().open_device(device);
   const ComputeType type = engine().timed_type(device, trace::DType::F16);
-  const double read_bandwidth = engine().peaks_of(device, type).bytes_per_s;
-  return {info.label(), info.name, info.threads, read_bandwidth, type, version()};
+  // Selection computes in fp32 whatever the type of the keys.
+  const measure::Peaks& peaks = engine().peaks_of(device, ComputeType::Fp32);
+  return {info.label(),      info.name, info.threads, peaks.bytes_per_s,
+          peaks.flops_per_s, type,      version()};
 }
 
 const char* name_of(Goal goal) { return goal == Goal::AtLeast ? "at_least" : "at_most"; }

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
@@ -30,6 +31,8 @@ struct Row {
   std::optional<double> value = {};  // nothing: not measured, `reason` says why
   std::string reason = {};
   measure::LatencyStats time = {};  // of the side that is ours
+  // Forms of dense attention that the value was not compared with; nothing in rows without dense attention.
+  std::optional<std::vector<measure::DenseLeftOut>> dense_left_out = {};
   // What else was seen: numbers (in JSON keys of the row) and texts.
   std::vector<std::pair<std::string, double>> numbers = {};
   std::vector<std::pair<std::string, std::string>> details = {};
@@ -42,6 +45,7 @@ struct Machine {
   std::string name;    // of the processor, or the GPU
   int threads = 0;
   double read_bandwidth = 0;             // bytes a second, of the device
+  double fp32_flops = 0;                 // a second, of a plain matrix product there
   ComputeType type = ComputeType::Fp32;  // in which attention is measured
   std::string version;                   // of kvloupe
 };
@@ -85,6 +89,9 @@ void run_window_suite(SuiteRun& run);
 
 Machine describe_machine(const std::string& device);
 std::string stats_text(const measure::LatencyStats& stats);  // "12.30 ms (12.10 to 12.50)"
+// What a row says where what it measures failed alone, as where that has no memory: the sentence. Throws on what the
+// rows after it would fail by, too (core/measure/failure_of_one.h). In a handler of `thrown` only.
+std::string reason_of(const std::exception& thrown);
 // Fills in what dense attention beside a method showed, or why nothing was measured.
 void set_measured(Row& row, const measure::AttentionBench& bench);
 

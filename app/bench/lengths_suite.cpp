@@ -4,7 +4,6 @@
 #include "app/bench/scratch_folder.h"
 #include "capture/engine.h"
 #include "capture/run/synthetic.h"
-#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/engine/engine.h"
 #include "core/measure/latency.h"
@@ -14,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <exception>
 
 namespace kvloupe::bench {
 namespace {
@@ -43,6 +43,7 @@ Row row_of(const measure::LatencyReport& report, std::int64_t past_len) {
                  {"attend_ms", report.attend.median_ms},
                  {"floor_ms", report.floor_ms}};
   row.details = {{"dense_variant", report.dense_variant}};
+  row.dense_left_out = report.dense_left_out;
   return row;
 }
 
@@ -58,11 +59,10 @@ Row measured(const session::TraceSession& session, const selection::MethodSpec& 
     const int layer = session.info().layers.front();
     return row_of(engine().measure_latency(session, spec, layer, chunk, options, run.quiet(), {}),
                   past_len);
-  } catch (const Error& error) {
-    // A method that needs what no synthetic trace has still leaves the others their rows.
-    if (error.kind() != ErrorKind::Input) throw;
+  } catch (const std::exception& thrown) {
+    // A method that needs what no synthetic trace has, or more memory, still leaves the others their rows.
     Row row = empty_row(spec.resolved(session.shape()).canonical(), past_len);
-    row.reason = error.what();
+    row.reason = reason_of(thrown);
     return row;
   }
 }

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ constexpr int kPagedRepetitions = 5;
 
 constexpr Point kGoalPoint = {65536, 1024};
 constexpr double kGoalSparsity = 0.9;
-constexpr double kGoal = 6.5;
+constexpr double kGoal = 8.5;
 
 Row empty_row(const Point& point, double sparsity, const SuiteRun& run) {
   const int percent = static_cast<int>(100 * sparsity + 0.5);
@@ -71,6 +72,7 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, co
   const measure::Peaks& peaks = engine().peaks_of(run.device, run.machine.type);
   const PagedSide& side = bench.sides[index];
   Row row = empty_row(point, side.sparsity, run);
+  row.dense_left_out = bench.dense_left_out;
   if (side.paged.samples == 0) {
     row.reason = "every round was disturbed by other threads";
     return row;
@@ -97,22 +99,30 @@ Row paged_row(const Point& point, const PagedBench& bench, std::size_t index, co
   return row;
 }
 
+std::vector<Row> unmeasured(const Point& point, const std::vector<double>& sparsities,
+                            const std::string& reason, const SuiteRun& run) {
+  std::vector<Row> rows;
+  for (const double sparsity : sparsities) {
+    rows.push_back(empty_row(point, sparsity, run));
+    rows.back().reason = reason;
+  }
+  return rows;
+}
+
 std::vector<Row> rows_of(const Point& point, const std::vector<double>& sparsities,
                          const SuiteRun& run) {
-  std::vector<Row> rows;
-  if (const std::string reason = why_too_large(point.past_len, point.chunk_len, run);
-      !reason.empty()) {
-    for (const double sparsity : sparsities) {
-      rows.push_back(empty_row(point, sparsity, run));
-      rows.back().reason = reason;
-    }
+  const std::string reason = why_too_large(point.past_len, point.chunk_len, run);
+  if (!reason.empty()) return unmeasured(point, sparsities, reason, run);
+  try {
+    const PagedBench bench = engine().bench_paged(point.past_len, point.chunk_len, sparsities,
+                                                  kPagedRepetitions, run.device, run.quiet());
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < sparsities.size(); ++i)
+      rows.push_back(paged_row(point, bench, i, run));
     return rows;
+  } catch (const std::exception& thrown) {
+    return unmeasured(point, sparsities, reason_of(thrown), run);
   }
-  const PagedBench bench = engine().bench_paged(point.past_len, point.chunk_len, sparsities,
-                                                kPagedRepetitions, run.device, run.quiet());
-  for (std::size_t i = 0; i < sparsities.size(); ++i)
-    rows.push_back(paged_row(point, bench, i, run));
-  return rows;
 }
 
 Row method_row(const MethodCase& method, const Point& point, const SuiteRun& run) {
@@ -124,9 +134,11 @@ Row method_row(const MethodCase& method, const Point& point, const SuiteRun& run
   row.meaning = fmt::format("dense / selection, tables and paged attention of {}", method.spec);
   row.reason = why_too_large(point.past_len, point.chunk_len, run);
   if (!row.reason.empty()) return row;
-  const measure::AttentionBench bench =
-      engine().bench_attention(what, kMethodRepetitions, run.quiet());
-  set_measured(row, bench);
+  try {
+    set_measured(row, engine().bench_attention(what, kMethodRepetitions, run.quiet()));
+  } catch (const std::exception& thrown) {
+    row.reason = reason_of(thrown);
+  }
   return row;
 }
 

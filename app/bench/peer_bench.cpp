@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include <sys/wait.h>
 
@@ -33,9 +35,11 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
+// Of the checkout that the program was built in (cmake/Install.cmake).
+std::filesystem::path peer_script() { return paths::share_dir() / "checkout/tests/tools/peer.sh"; }
+
 CommandResult run_peer(const std::string& arguments) {
-  const std::string script = std::string(KVLOUPE_SOURCE_DIR) + "/tests/tools/peer.sh";
-  const std::string command = quoted(script) + " " + arguments;
+  const std::string command = quoted(peer_script().string()) + " " + arguments;
   CommandResult result;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return result;
@@ -60,6 +64,9 @@ Row capture_vs_peer(bool peers, const WorkContext& context) {
           .meaning = "transformers recording by h5py / ours",
           .threshold = 2,
           .goal = Goal::AtLeast};
+  std::error_code none;
+  if (!std::filesystem::exists(peer_script(), none))
+    return not_measured(row, "measured in a checkout only");
   if (!peers) {
     return not_measured(row, run_peer("installed 2>/dev/null").succeeded ? "run with --peers"
                                                                          : "peer not installed");

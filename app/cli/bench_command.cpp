@@ -3,6 +3,7 @@
 #include "app/bench/start_rows.h"
 #include "app/cli/commands.h"
 #include "app/cli/json_text.h"
+#include "app/cli/latency_conditions.h"
 #include "app/cli/options.h"
 #include "core/base/cancel.h"
 #include "core/base/error.h"
@@ -48,6 +49,7 @@ ordered_json json_of(const bench::Row& row) {
                        {"q75_ms", time(row.time.q75_ms)}};
   if (timed) json["samples"] = row.time.samples;
   if (!row.reason.empty()) json["reason"] = row.reason;
+  if (row.dense_left_out) json["dense_left_out"] = left_out_json(*row.dense_left_out);
   for (const auto& [name, number] : row.numbers) json[name] = number;
   for (const auto& [name, text] : row.details) json["details"][name] = text;
   return json;
@@ -60,6 +62,7 @@ std::string json_of(const bench::Machine& machine, const std::vector<bench::Row>
                          {"threads", machine.threads},
                          {"dtype", trace::to_text(machine.type)},
                          {"read_gb_per_s", machine.read_bandwidth / 1e9},
+                         {"fp32_gflop_per_s", machine.fp32_flops / 1e9},
                          {"version", machine.version}}},
                        {"rows", ordered_json::array()}};
   for (const bench::Row& row : rows) json["rows"].push_back(json_of(row));
@@ -69,8 +72,9 @@ std::string json_of(const bench::Machine& machine, const std::vector<bench::Row>
 constexpr const char* kLine = "{:<24} {:>14} {:>7} {:>5}  {:<28} {}\n";
 
 std::string heading(const bench::Machine& machine) {
-  return fmt::format("{}, {}, reads {:.1f} GB/s, kvloupe {}\n\n", machine.device,
-                     trace::to_text(machine.type), machine.read_bandwidth / 1e9, machine.version) +
+  return fmt::format("{}, {}, reads {:.1f} GB/s, multiplies {:.0f} GFLOP/s in fp32, kvloupe {}\n\n",
+                     machine.device, trace::to_text(machine.type), machine.read_bandwidth / 1e9,
+                     machine.fp32_flops / 1e9, machine.version) +
          fmt::format(kLine, "row", "value", "goal", "holds", "median (quartiles)", "what");
 }
 

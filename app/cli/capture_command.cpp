@@ -9,6 +9,7 @@
 #include "capture/tasks/task.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/results.h"
 #include "core/base/units.h"
@@ -22,6 +23,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -224,12 +226,14 @@ void print_estimate(const CaptureArguments& arguments, const CaptureEstimate& es
 [[noreturn]] void tell_stopped(const CaptureArguments& arguments, const CaptureReport& report,
                                const CaptureOptions& options) {
   if (arguments.events) print_event("stopped", report_json(report, options));
+  const std::filesystem::path target = output_target(options.output);
   throw Error(ErrorKind::Cancelled, "the capture was stopped",
               fmt::format("{} holds the {} tokens done", options.output.string(),
                           format_count(report.tokens)),
-              fmt::format("open it as it is, rename it to {} and go on with --resume, or capture "
+              fmt::format("open it as it is, rename {} to {} and go on with --resume, or capture "
                           "again with --force",
-                          trace::part_path(options.output).filename().string()));
+                          target == options.output ? "it" : target.string(),
+                          trace::part_path(target).filename().string()));
 }
 
 void run(const CaptureArguments& arguments, const Given& words) {

@@ -60,6 +60,7 @@ ordered_json request_json(const CaptureOptions& options) {
       {"messages", path_json(options.messages_file)},
       {"task", or_null(options.task)},
       {"raw", options.raw},
+      {"special", options.special},
       {"decode_from",
        options.decode_from.empty() ? ordered_json(nullptr) : ordered_json(options.decode_from)},
       {"spans", spans},

@@ -7,8 +7,12 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 namespace kvloupe::cli {
 namespace {
@@ -40,6 +44,40 @@ CLI::Validator validator_of(const FiniteRange& range) {
 CLI::Validator validator_of(const IntRange& range) { return CLI::Range(range.least, range.most); }
 CLI::Validator validator_of(const OneOf& words) { return CLI::IsMember(words); }
 
+// CLI11 reads 010 as 8 and gives -1 to who takes no sign.
+template <typename T>
+CLI::Validator whole_number() {
+  return {[](std::string& word) -> std::string {
+            const std::optional<std::int64_t> number = parse_int(word);
+            if (!number) return fmt::format("{} is not a whole number", word);
+            if (!std::in_range<T>(*number))
+              return fmt::format("{} is too {}", word, *number < 0 ? "small" : "large");
+            word = std::to_string(*number);
+            return "";
+          },
+          ""};
+}
+
+// What an option's words become: an int for int* and std::optional<int>*.
+template <typename T>
+struct ReadAs {
+  using Value = T;
+};
+template <typename T>
+struct ReadAs<std::optional<T>> {
+  using Value = T;
+};
+
+// First of all that looks at the words.
+void read_whole_numbers(CLI::Option& made, const Option& option) {
+  const auto read = [&](const auto& target) {
+    using Value = typename ReadAs<std::remove_pointer_t<std::decay_t<decltype(target)>>>::Value;
+    if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>)
+      made.transform(whole_number<Value>());
+  };
+  std::visit(read, option.target);
+}
+
 CLI::Option* added(CLI::App& app, const Option& option) {
   const auto add = [&](const auto& target) {
     using T = std::decay_t<decltype(target)>;
@@ -69,6 +107,7 @@ void add_option(CLI::App& app, const Option& option) {
   if (!option.needs.empty()) made->needs(app.get_option(option.needs));
   if (option.group) made->group(*option.group);
   std::visit(check, option.check);
+  read_whole_numbers(*made, option);
   if (option.shows_default) made->capture_default_str();
   if (!option.default_text.empty()) made->default_str(option.default_text);
 }

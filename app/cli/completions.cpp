@@ -60,23 +60,24 @@ void visit_all(const Command& command, const std::string& words, const Visit& vi
     if (!one.is_hidden) visit_all(one, words.empty() ? one.name : words + " " + one.name, visit);
 }
 
+// zsh runs it, too: it has no mapfile, and `words` and `options` are its own.
 std::string bash_script(const Command& program) {
   std::string known, values, words;
   visit_all(program, "", [&](const Command& command, const std::string& called) {
     const Words below = subcommands_of(command);
     if (!below.empty())
       known += fmt::format("      {}) next='{}' ;;\n", in_quotes(called), fmt::join(below, " "));
-    words += fmt::format("      {}) words='{}' options='{}' ;;\n", in_quotes(called),
+    words += fmt::format("      {}) offered='{}' named='{}' ;;\n", in_quotes(called),
                          fmt::join(below, " "), fmt::join(options_of(command), " "));
     for (const Option& option : command.options)
       if (const auto* choices = std::get_if<OneOf>(&option.check))
         for (const std::string& name : names_of(option))
-          values += fmt::format("    {}) words='{}' ;;\n", in_quotes(called + "|" + name),
+          values += fmt::format("    {}) offered='{}' ;;\n", in_quotes(called + "|" + name),
                                 fmt::join(*choices, " "));
   });
   return fmt::format(R"(# What bash completes after kvloupe. Made by: kvloupe completions bash
 _kvloupe() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} called='' next words='' options='' i
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} called='' next offered='' named='' i
   for ((i = 1; i < COMP_CWORD; i++)); do
     next=''
     case $called in
@@ -85,12 +86,12 @@ _kvloupe() {{
   done
   case "$called|$before" in
 {}  esac
-  if [[ -z $words ]]; then
+  if [[ -z $offered ]]; then
     case $called in
 {}    esac
-    if [[ $word == -* ]]; then words=$options; fi
+    if [[ $word == -* ]]; then offered=$named; fi
   fi
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+  COMPREPLY=($(compgen -W "$offered" -- "$word"))
 }}
 complete -o bashdefault -o default -F _kvloupe kvloupe
 )",
@@ -102,7 +103,11 @@ std::string zsh_script(const Command& program) {
          "# What zsh completes after kvloupe, by its own reading of what bash does. Made by: "
          "kvloupe completions zsh\n"
          "autoload -U +X bashcompinit && bashcompinit\n" +
-         bash_script(program);
+         bash_script(program) +
+         "# At the first word that is completed this file is the function.\n"
+         "if [[ ${funcstack[1]-} == _kvloupe ]]; then\n"
+         "  _bash_complete -o bashdefault -o default -F _kvloupe\n"
+         "fi\n";
 }
 
 std::string fish_option(const std::string& when, const Option& option) {

@@ -2,16 +2,19 @@
 #include "app/cli/commands.h"
 #include "app/state/tour.h"
 #include "app/state/view_list.h"
+#include "core/base/cancel.h"
 #include "core/base/engine_library.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/paths.h"
 #include "core/base/run_self.h"
 #include "core/base/sha256.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +29,39 @@ namespace {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+
+constexpr int kInterrupted = 130;  // the exit code
+
+// The commands that the demonstration consists of: with the options of its own call, and ended by what ends it.
+class Parts {
+ public:
+  Parts(const GlobalOptions& global, const Given& given) {
+    const Words& named = given.outer_options;
+    const auto has = [&](const char* name) {
+      return std::find(named.begin(), named.end(), name) != named.end();
+    };
+    if (has("--quiet")) options_.emplace_back("--quiet");
+    if (global.threads > 0)
+      options_.insert(options_.end(), {"--threads", std::to_string(global.threads)});
+    if (global.limits_memory)
+      options_.insert(options_.end(), {"--memory-limit", std::to_string(global.memory->limit())});
+    if (has("--config-dir"))
+      options_.insert(options_.end(), {"--config-dir", paths::config_dir().string()});
+  }
+
+  // The exit code. Throws Error{Cancelled} where it was interrupted.
+  int run(Words words) const {
+    words.insert(words.end(), options_.begin(), options_.end());
+    const int code = run_self_here(words, cancel_);
+    cancel_.throw_if_cancelled();
+    if (code == kInterrupted) throw cancelled_error();
+    return code;
+  }
+
+ private:
+  Words options_;
+  CancelToken cancel_ = interrupt_token();
+};
 
 Words capture_words() {
   Words words{
@@ -64,20 +100,19 @@ std::string text_of(const fs::path& file) {
 }
 
 // Captured, or reused while neither the program nor what it is asked for has changed.
-void make_trace(const fs::path& trace, int threads) {
+void make_trace(const fs::path& trace, const Parts& parts) {
   const fs::path stamp_file = fs::path(trace).replace_extension(".stamp");
   Words words = capture_words();
   const std::string stamp = stamp_of(words);
   if (fs::exists(trace) && text_of(stamp_file) == stamp) return;
   fs::remove(stamp_file);
   words.insert(words.end(), {"--force", "-o", trace.string()});
-  if (threads > 0) words.insert(words.end(), {"--threads", std::to_string(threads)});
-  if (const int code = run_self_here(words); code != 0)
+  if (parts.run(words) != 0)
     throw input_error("the demonstration was not captured", "its message is above", "try again");
   std::ofstream(stamp_file) << stamp;
 }
 
-void write_views(const fs::path& trace, const char* why) {
+void write_views(const fs::path& trace, const Parts& parts, const char* why) {
   const fs::path folder = trace.parent_path();
   log::info("{}: writing every view of the demonstration to {}", why,
             (folder / "<view>.png").string());
@@ -87,8 +122,7 @@ void write_views(const fs::path& trace, const char* why) {
     if (view.shows_results) continue;  // the demonstration is one text
     const fs::path picture = folder / (view.id + ".png");
     fs::remove(picture);
-    if (run_self_here({"export", trace.string(), "--view", view.id, "--png", picture.string()}) !=
-        0)
+    if (parts.run({"export", trace.string(), "--view", view.id, "--png", picture.string()}) != 0)
       failed.push_back(view.id);
     ++written;
   }
@@ -119,11 +153,12 @@ Command demo_command(const GlobalOptions& global, const OpenWindow& open) {
       .option("-o,--output", &arguments->folder,
               "folder for the trace, which is made once, and the pictures")
       .show_default();
-  command.run = [arguments, &global, open](const Given&) {
+  command.run = [arguments, &global, open](const Given& given) {
+    const Parts parts(global, given);
     const fs::path trace = made_folder(arguments->folder) / "demo.h5";
-    make_trace(trace, global.threads);
-    if (arguments->headless) return write_views(trace, "--headless was given");
-    if (!has_display()) return write_views(trace, "there is no display");
+    make_trace(trace, parts);
+    if (arguments->headless) return write_views(trace, parts, "--headless was given");
+    if (!has_display()) return write_views(trace, parts, "there is no display");
     open(trace.string());
   };
   return command;

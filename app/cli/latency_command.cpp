@@ -3,6 +3,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/compare_chart.h"
 #include "app/cli/json_text.h"
+#include "app/cli/latency_conditions.h"
 #include "app/cli/options.h"
 #include "app/cli/table_json.h"
 #include "core/base/error.h"
@@ -13,8 +14,8 @@
 #include "core/base/results.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
-#include "core/device/device_work.h"
 #include "core/engine/engine.h"
+#include "core/measure/failure_of_one.h"
 #include "core/measure/latency.h"
 #include "core/replay/compare.h"
 #include "core/replay/request_checks.h"
@@ -161,24 +162,6 @@ table::Table table_of(const std::vector<LatencyReport>& reports) {
   return table;
 }
 
-// null where the GPU did not tell.
-ordered_json gpu_json(const LatencyReport& r) {
-  if (!r.gpu) return nullptr;
-  return {{"sm_mhz", {r.gpu->least_sm_mhz, r.gpu->largest_sm_mhz}},
-          {"memory_mhz", {r.gpu->least_memory_mhz, r.gpu->largest_memory_mhz}},
-          {"power_w", r.gpu->most_power_w},
-          {"temperature_c", r.gpu->most_celsius},
-          {"throttled", r.gpu->throttled}};
-}
-
-// Of each part: {"select": 2, "gather": 1, "attend": 1}; null where it cannot be counted.
-ordered_json counts_json(const LatencyReport& r, std::int64_t device::DeviceWork::*number) {
-  if (!r.counts) return nullptr;
-  return {{"select", r.counts->select.*number},
-          {"gather", r.counts->gather.*number},
-          {"attend", r.counts->attend.*number}};
-}
-
 std::string answer_json(const std::vector<LatencyReport>& reports,
                         const std::vector<replay::UnavailableMethod>& unavailable,
                         const device::DeviceInfo& device, std::optional<int> chunk_size) {
@@ -191,12 +174,7 @@ std::string answer_json(const std::vector<LatencyReport>& reports,
                     {"unavailable", ordered_json::array()}};
   if (chunk_size) json["chunk_size"] = *chunk_size;
   for (std::size_t i = 0; i < reports.size(); ++i)
-    if (reports[i].gpu || reports[i].device.starts_with("cuda"))
-      json["rows"][i]["gpu"] = gpu_json(reports[i]);
-  for (std::size_t i = 0; device.kind != device::DeviceKind::Cpu && i < reports.size(); ++i) {
-    json["rows"][i]["host_waits"] = counts_json(reports[i], &device::DeviceWork::host_waits);
-    json["rows"][i]["launches"] = counts_json(reports[i], &device::DeviceWork::launches);
-  }
+    add_conditions(reports[i], device.kind, json["rows"][i]);
   for (const auto& entry : unavailable)
     json["unavailable"].push_back({{"method", entry.method}, {"reason", entry.error.what()}});
   return json_text("kvloupe-latency/1", json);
@@ -227,20 +205,6 @@ std::string crossover_text(const std::vector<LatencyReport>& reports) {
             : "faster than dense attention from " + format_count(from->past_len) + " keys on");
   }
   return text;
-}
-
-// What the host asks of a GPU in one cell; empty on the CPU.
-std::string counts_text(const LatencyReport& r) {
-  if (!r.counts)
-    return r.device.starts_with("cuda")
-               ? "launches and waits were not counted: NVIDIA's CUPTI is missing or refuses\n"
-               : "";
-  const auto part = [](const char* name, const device::DeviceWork& work) {
-    return fmt::format("{} {} launches and {} waits", name, work.launches, work.host_waits);
-  };
-  return fmt::format("{}, layer {}: {}, {}, {}\n", printable(r.method), r.layer,
-                     part("select", r.counts->select), part("gather", r.counts->gather),
-                     part("attend", r.counts->attend));
 }
 
 std::string notes_text(const std::vector<LatencyReport>& reports, bool lengths,
@@ -413,50 +377,85 @@ std::map<std::string, std::string> names_of(const std::vector<replay::MethodName
   return names;
 }
 
+constexpr const char* kNotMeasured = "latency cannot be measured";
+
+// Where each method is timed.
+struct TimedCells {
+  std::vector<int> layers, chunks;
+  std::vector<std::optional<std::int64_t>> lengths;
+};
+
+// What came of each.
+struct Timed {
+  std::vector<LatencyReport> reports;
+  std::vector<replay::UnavailableMethod> unavailable;
+};
+
+// Where one of several methods cannot be timed it is unavailable, and has no reports. A GPU that failed times
+// nothing after it, so that the methods after that one are unavailable, too.
+void time_methods(const LatencyArguments& arguments,
+                  const std::vector<selection::MethodSpec>& specs,
+                  const session::TraceSession& session, const TimedCells& cells, Timed& timed) {
+  std::optional<Error> lost;
+  for (const selection::MethodSpec& spec : specs) {
+    const std::string method = spec.resolved(session.shape()).canonical();
+    if (lost) {
+      timed.unavailable.push_back({method, *lost});
+      continue;
+    }
+    try {
+      for (const int layer : cells.layers)
+        for (const int chunk : cells.chunks)
+          for (const auto& length : cells.lengths)
+            timed.reports.push_back(
+                engine().measure_latency(session, spec, layer, chunk,
+                                         {.repetitions = arguments.repetitions,
+                                          .past_len = length,
+                                          .device = arguments.device},
+                                         reporting_context("rounds of " + spec.id()), {}));
+    } catch (const std::exception& thrown) {
+      if (specs.size() == 1) throw;
+      // Of Torch, too: a GPU without room for one method has room for others.
+      const bool is_lost = is_gpu_failure(thrown);
+      const Error error = is_lost ? error_from(kNotMeasured, thrown)
+                                  : measure::failure_of_one(kNotMeasured, thrown);
+      std::erase_if(timed.reports, [&](const LatencyReport& r) { return r.method == method; });
+      timed.unavailable.push_back({method, error});
+      if (is_lost) lost = error;
+      log::warning("{} {} left out: {}", method, is_lost ? "and what comes after it are" : "is",
+                   error.what());
+    }
+  }
+}
+
+void give_out(const Timed& timed, const LatencyArguments& arguments,
+              const device::DeviceInfo& device) {
+  if (arguments.json)
+    results::add_data(answer_json(timed.reports, timed.unavailable, device, arguments.chunk_size));
+  else if (!arguments.chart.is_printed())
+    results::add_text(table::terminal_text(table_of(timed.reports)) +
+                      notes_text(timed.reports, !arguments.lengths.empty(), arguments.chunk_size));
+}
+
 void run_latency(const LatencyArguments& arguments, const GlobalOptions& global) {
-  replay::MethodList list = replay::parse_methods(arguments.methods);
+  const replay::MethodList list = replay::parse_methods(arguments.methods);
   const std::vector<selection::MethodSpec> specs = list.required_specs();
-  auto& unavailable = list.unavailable;
-  const auto lengths = parse_lengths(arguments.lengths);
+  TimedCells cells{{}, {}, parse_lengths(arguments.lengths)};
   const device::DeviceInfo device = engine().open_device(arguments.device);
   check_picture(arguments);
   const session::TraceSession session(arguments.trace, global.memory, arguments.chunk_size);
   report_damage(session.info());
-  const std::vector<int> layers = layers_of(arguments, session.info());
-  const std::vector<int> chunks = chunks_of(arguments, session.info());
+  cells.layers = layers_of(arguments, session.info());
+  cells.chunks = chunks_of(arguments, session.info());
   if (arguments.lengths.empty()) note_budgets_that_fit(specs, session.info());
-  std::vector<LatencyReport> reports;
-  for (const selection::MethodSpec& spec : specs) {
-    try {
-      for (const int layer : layers)
-        for (const int chunk : chunks)
-          for (const auto& length : lengths)
-            reports.push_back(engine().measure_latency(session, spec, layer, chunk,
-                                                       {.repetitions = arguments.repetitions,
-                                                        .past_len = length,
-                                                        .device = arguments.device},
-                                                       reporting_context("rounds of " + spec.id()),
-                                                       {}));
-    } catch (const std::exception& thrown) {
-      // Of Torch, too: a GPU without room for one method has room for others.
-      const Error error = error_from("latency cannot be measured", thrown);
-      if (error.kind() != ErrorKind::Input || specs.size() == 1) throw error;
-      const std::string method = spec.resolved(session.shape()).canonical();
-      std::erase_if(reports, [&](const LatencyReport& r) { return r.method == method; });
-      unavailable.push_back({method, error});
-      log::warning("{} is left out: {}", method, error.what());
-    }
-  }
-  if (reports.empty()) throw unavailable.front().error;
+  Timed timed{{}, list.unavailable};
+  time_methods(arguments, specs, session, cells, timed);
+  if (timed.reports.empty()) throw timed.unavailable.front().error;
   if (arguments.chart.any())
     write_chart(
-        latency_chart(reports, arguments.y, names_of(list.methods, session), arguments.trace),
+        latency_chart(timed.reports, arguments.y, names_of(list.methods, session), arguments.trace),
         arguments.chart);
-  if (arguments.json)
-    results::add_data(answer_json(reports, unavailable, device, arguments.chunk_size));
-  else if (!arguments.chart.is_printed())
-    results::add_text(table::terminal_text(table_of(reports)) +
-                      notes_text(reports, !arguments.lengths.empty(), arguments.chunk_size));
+  give_out(timed, arguments, device);
 }
 
 }  // namespace

@@ -11,15 +11,18 @@
 namespace kvloupe::cli {
 namespace {
 
-// The package that comes with the program.
+// What pip installs. The folder of a checkout stays where it is, so that the package finds the program; else there
+// is a wheel, for pip writes into a folder that it installs from.
 std::string package() {
   const std::filesystem::path folder = paths::share_dir() / "python";
   std::error_code code;
-  if (!std::filesystem::exists(folder / "pyproject.toml", code))
-    throw input_error("the Python package cannot be found",
-                      folder.string() + " is not there any more",
-                      "build or install the program again");
-  return std::filesystem::canonical(folder).string();
+  if (std::filesystem::exists(folder / "pyproject.toml", code))
+    return "-e " + std::filesystem::canonical(folder).string();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, code))
+    if (entry.path().extension() == ".whl") return entry.path().string();
+  throw input_error("the Python package cannot be found",
+                    "no wheel of it is in " + folder.string() + " any more",
+                    "build or install the program again");
 }
 
 }  // namespace

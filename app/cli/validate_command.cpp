@@ -78,8 +78,9 @@ void repair(const RepairArguments& arguments) {
   const trace::Repair done =
       trace::repair_trace(arguments.trace, arguments.copy, arguments.force, context);
   for (const auto& sentence : done.left_out) log::info("left out: {}", sentence);
-  results::print("{}: a sound copy of {} tokens, {} layers and {} runs; {}\n", arguments.copy,
-                 format_count(done.num_tokens), done.layers.size(), done.num_runs,
+  results::print("{}: a sound copy of {} tokens, {} layer{} and {} run{}; {}\n", arguments.copy,
+                 format_count(done.num_tokens), done.layers.size(),
+                 done.layers.size() == 1 ? "" : "s", done.num_runs, done.num_runs == 1 ? "" : "s",
                  done.left_out.empty()
                      ? std::string("nothing was left out")
                      : fmt::format("{} left out, named above", done.left_out.size()));

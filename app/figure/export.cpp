@@ -13,9 +13,11 @@
 #include "app/state/view_list.h"
 #include "app/widgets/fonts.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 #include "core/base/whole_file.h"
+#include "core/trace/queries_note.h"
 
 #include <fmt/format.h>
 
@@ -24,6 +26,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace kvloupe::figure {
 namespace {
@@ -117,6 +120,42 @@ auto drawn(state::Workspace& workspace, const ExportRequest& request, const Page
   return side_by_side({std::move(figure), draw_legend(legend, below)}, 1);
 }
 
+// Of chunks that are asked for one by one those in which nothing is to be shown, as before the first key.
+class LeftOut {
+ public:
+  // Whether all of the figure has something to show at the chunk; its panels have places of their own.
+  bool shows(state::Workspace& workspace, const state::ViewState& what, int chunk,
+             const CancelToken& cancel) {
+    try {
+      for (const state::ViewState& panel : state::panels_of(what)) {
+        if (!what.panels.empty()) state::show(workspace, panel);
+        state::show_both_unless_asked(workspace, panel);
+        settle(workspace, *state::find_view(panel.view), cancel);
+      }
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Input) throw;
+      if (!why_) why_ = error;
+      chunks_.insert(chunk);
+      return false;
+    }
+  }
+  // Where no chunk is left.
+  [[noreturn]] void refuse() const { throw why_.value(); }
+  void say() const {
+    if (chunks_.empty()) return;
+    const std::string chunks = trace::text_of_chunks({chunks_.begin(), chunks_.end()});
+    if (chunks_.size() == 1)
+      log::warning("{} is left out: {}", chunks, why_->why());
+    else
+      log::warning("{} are left out, the first for this reason: {}", chunks, why_->why());
+  }
+
+ private:
+  std::set<int> chunks_;
+  std::optional<Error> why_;  // of the first
+};
+
 // Those whose queries are stored.
 std::vector<int> chunks_of(const trace::TraceInfo& info) {
   std::vector<int> chunks = info.chunks_with_queries();
@@ -126,15 +165,19 @@ std::vector<int> chunks_of(const trace::TraceInfo& info) {
 
 template <typename Writer>
 std::string animation(state::Workspace& workspace, const ExportRequest& request,
-                      const CancelToken& cancel) {
+                      const CancelToken& cancel, LeftOut& left_out) {
   constexpr int kFrame = 50, kLastFrame = 200;  // hundredths of a second
   Writer writer;
   const int here = workspace.place().chunk;
-  const std::vector<int> chunks = chunks_of(workspace.place().info());
-  for (const int chunk : chunks) {
+  std::optional<Image> last;
+  for (const int chunk : chunks_of(workspace.place().info())) {
     workspace.cursor.set_chunk(chunk);
-    writer.add(draw_view(workspace, request, cancel), chunk < chunks.back() ? kFrame : kLastFrame);
+    if (!left_out.shows(workspace, request.what, chunk, cancel)) continue;
+    if (last) writer.add(*last, kFrame);
+    last = draw_view(workspace, request, cancel);
   }
+  if (!last) left_out.refuse();
+  writer.add(*last, kLastFrame);
   // Another file of the same call is of the place that was asked for.
   workspace.cursor.set_chunk(here);
   return writer.take();
@@ -191,12 +234,12 @@ std::string table_text(const state::Table& table, const ExportRequest& request) 
 }
 
 std::string file_of(state::Workspace& workspace, const ExportRequest& request,
-                    const CancelToken& cancel) {
+                    const CancelToken& cancel, LeftOut& left_out) {
   const Format format = request.format;
   if (format == Format::Png)
     return png_bytes(draw_view(workspace, request, cancel), dots_per_inch(request.what.picture));
-  if (format == Format::Gif) return animation<GifWriter>(workspace, request, cancel);
-  if (format == Format::Apng) return animation<ApngWriter>(workspace, request, cancel);
+  if (format == Format::Gif) return animation<GifWriter>(workspace, request, cancel, left_out);
+  if (format == Format::Apng) return animation<ApngWriter>(workspace, request, cancel, left_out);
   if (state::is_picture(format)) {
     const Scene scene = draw_scene(workspace, request, cancel);
     const double width = scene.width * page_of(request.what.picture, true).points;
@@ -210,15 +253,13 @@ std::string file_of(state::Workspace& workspace, const ExportRequest& request,
                                      : state::npy_bytes(view.array(workspace));
 }
 
+// A view's own column of that name may be of its keys or of its steps.
 void append_chunk(state::Table table, int chunk, state::Table& all) {
-  const bool named = std::any_of(table.columns.begin(), table.columns.end(),
+  const bool taken = std::any_of(table.columns.begin(), table.columns.end(),
                                  [](const auto& column) { return column.id == "chunk"; });
-  if (!named) {
-    table.columns.insert(table.columns.begin(), "chunk");
-    for (auto& row : table.rows) row.insert(row.begin(), chunk);
-  }
-  all.columns = std::move(table.columns);
-  all.rows.insert(all.rows.end(), table.rows.begin(), table.rows.end());
+  table.columns.insert(table.columns.begin(), taken ? "at_chunk" : "chunk");
+  for (auto& row : table.rows) row.insert(row.begin(), chunk);
+  state::append_rows(all, std::move(table));
 }
 
 // One for each file that is written: of each chunk, where an output has several.
@@ -268,7 +309,10 @@ void check_files(const std::vector<Output>& files, const ExportRequest& request)
 
 void export_shown(state::Workspace& workspace, const ExportRequest& request,
                   const CancelToken& cancel) {
-  write_whole_file(request.file, file_of(workspace, request, cancel));
+  LeftOut left_out;
+  const std::string bytes = file_of(workspace, request, cancel, left_out);
+  left_out.say();
+  write_whole_file(request.file, bytes);
 }
 
 Image draw_view(state::Workspace& workspace, const ExportRequest& request,
@@ -295,7 +339,10 @@ std::string view_bytes(const ExportRequest& request) {
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
-  return file_of(workspace, request, interrupt_token());
+  LeftOut left_out;
+  std::string bytes = file_of(workspace, request, interrupt_token(), left_out);
+  left_out.say();
+  return bytes;
 }
 
 void export_view(ExportRequest request, const std::vector<Output>& outputs) {
@@ -314,16 +361,25 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs) {
   const std::vector<Output> files = files_of(outputs, workspace);
   check_files(files, request);
   const state::ViewState asked = request.what;
-  std::vector<std::string> written;  // once all of them could be made
+  LeftOut left_out;
+  bool any_chunk = false;
+  std::vector<std::pair<std::string, std::string>> written;  // once all of them could be made
   for (const Output& file : files) {
     request.format = file.format;
     request.what = asked;
     // A file of a chunk says so, and panels without a chunk of their own follow.
     if (file.chunk) request.what.place.chunk = *file.chunk;
     state::show(workspace, request.what);
-    written.push_back(file_of(workspace, request, interrupt_token()));
+    if (file.chunk && !left_out.shows(workspace, request.what, *file.chunk, interrupt_token()))
+      continue;
+    any_chunk |= file.chunk.has_value();
+    written.emplace_back(file.file, file_of(workspace, request, interrupt_token(), left_out));
   }
-  for (std::size_t i = 0; i < files.size(); ++i) write_whole_file(files[i].file, written[i]);
+  const bool asks_for_chunks =
+      std::any_of(files.begin(), files.end(), [](const Output& file) { return bool(file.chunk); });
+  if (asks_for_chunks && !any_chunk) left_out.refuse();
+  left_out.say();
+  for (const auto& [file, bytes] : written) write_whole_file(file, bytes);
 }
 
 bool is_numbered(const std::string& file) { return number_in(file).has_value(); }
@@ -333,8 +389,9 @@ void export_all_chunks(const ExportRequest& request) {
   if (!state::is_of_tables(request.format))
     throw usage_error("--all-chunks writes a table only", "pictures and arrays are of one chunk",
                       "name it by --csv F, --markdown F or --latex F");
-  if (std::find(view.coordinates.begin(), view.coordinates.end(), "chunk") ==
-      view.coordinates.end())
+  const bool follows_chunk = std::find(view.coordinates.begin(), view.coordinates.end(), "chunk") !=
+                             view.coordinates.end();
+  if (!follows_chunk || view.tabulates_all_chunks)
     throw usage_error(fmt::format("--all-chunks does not go with the view {}", view.id),
                       "it shows all chunks, or none, in any case", "leave it out");
   check_file(request.file, request);
@@ -342,13 +399,15 @@ void export_all_chunks(const ExportRequest& request) {
   state::Workspace workspace(request.memory,
                              state::opener_with({request.what.chunk_size, request.bases}));
   open_and_show(workspace, request.what);
-  state::show_both_unless_asked(workspace, request.what);
+  LeftOut left_out;
   state::Table all;
   for (const int chunk : chunks_of(workspace.place().info())) {
     workspace.cursor.set_chunk(chunk);
-    settle(workspace, view, interrupt_token());
-    append_chunk(view.table(workspace), chunk, all);
+    if (left_out.shows(workspace, request.what, chunk, interrupt_token()))
+      append_chunk(view.table(workspace), chunk, all);
   }
+  if (all.columns.empty()) left_out.refuse();
+  left_out.say();
   write_whole_file(request.file, table_text(all, request));
 }
 

@@ -54,8 +54,8 @@ void export_view(ExportRequest request, const std::vector<Output>& outputs);
 // that the workspace has is taken as it is.
 void export_shown(state::Workspace& workspace, const ExportRequest& request,
                   const CancelToken& cancel);
-// One table of all chunks, with their number in front where the view has no such column. Usage for a
-// view that does not look at chunks.
+// One table of all chunks but those with nothing to show, with their number in front: `chunk`, or `at_chunk` beside a
+// column `chunk` of the view's own. Usage for a view that does not look at chunks, or whose table is of all of them.
 void export_all_chunks(const ExportRequest& request);
 // The picture of a workspace at which the request's trace is open and its words are shown already.
 // Throws Error{Input} for what could not be computed.

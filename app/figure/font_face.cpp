@@ -25,7 +25,7 @@ FT_Library library() {
 FontFace::FontFace(std::shared_ptr<const FontFile> file) : file_(std::move(file)) {
   FT_Face face = nullptr;
   if (FT_New_Memory_Face(library(), reinterpret_cast<const FT_Byte*>(file_->bytes.data()),
-                         static_cast<FT_Long>(file_->bytes.size()), 0, &face) != 0)
+                         static_cast<FT_Long>(file_->bytes.size()), file_->face, &face) != 0)
     throw Error(ErrorKind::Internal, "the font " + file_->name + " is not read",
                 "FreeType refuses it", "please report this");
   // The bytes live as long as the face.

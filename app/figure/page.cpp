@@ -136,9 +136,10 @@ Scene scene_of_page(HeadlessRenderer& renderer) {
 double em_of(const std::string& family) {
   constexpr double kOfInter = 0.826;
   if (family.empty()) return kOfInter;
-  std::ifstream file(widgets::font_file(family, 400).first, std::ios::binary);
+  const auto [path, face] = widgets::font_file(family, 400);
+  std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return FontFace(std::make_shared<FontFile>(FontFile{family, bytes})).em(1);
+  return FontFace(std::make_shared<FontFile>(FontFile{family, bytes, face})).em(1);
 }
 
 }  // namespace

@@ -94,9 +94,11 @@ Scene side_by_side(const std::vector<Scene>& pages, int columns) {
       if (item.clip) mover.move(*item.clip);
       if (auto* words = std::get_if<Words>(&item.shape)) {
         const auto& font = page->fonts[words->font];
-        const auto same = std::find_if(
-            figure.fonts.begin(), figure.fonts.end(),
-            [&](const auto& has) { return has->name == font->name && has->bytes == font->bytes; });
+        const auto same =
+            std::find_if(figure.fonts.begin(), figure.fonts.end(), [&](const auto& has) {
+              return has->name == font->name && has->face == font->face &&
+                     has->bytes == font->bytes;
+            });
         words->font = static_cast<std::size_t>(same - figure.fonts.begin());
         if (same == figure.fonts.end()) figure.fonts.push_back(font);
       }

@@ -358,11 +358,15 @@ class SceneMaker {
 
   std::size_t font_of(const ImFontBaked& font, const ImFontGlyph& glyph) {
     const ImFontConfig* source = font.OwnerFont->Sources[glyph.SourceIdx];
-    const auto [at, is_new] = fonts_.try_emplace(source->FontData, scene_.fonts.size());
+    const auto face = static_cast<int>(source->FontNo);
+    const auto [at, is_new] =
+        fonts_.try_emplace(std::pair(source->FontData, face), scene_.fonts.size());
     if (is_new)
       scene_.fonts.push_back(std::make_shared<const FontFile>(
-          FontFile{source->Name, std::string(static_cast<const char*>(source->FontData),
-                                             static_cast<std::size_t>(source->FontDataSize))}));
+          FontFile{source->Name,
+                   std::string(static_cast<const char*>(source->FontData),
+                               static_cast<std::size_t>(source->FontDataSize)),
+                   face}));
     return at->second;
   }
 
@@ -371,7 +375,8 @@ class SceneMaker {
   const Glyphs glyphs_;
   const ImVec2 shift_;
   Scene scene_;
-  std::map<const void*, std::size_t> fonts_;  // indices in the scene, by their bytes here
+  // Indices in the scene, by their bytes here and the face's number in them.
+  std::map<std::pair<const void*, int>, std::size_t> fonts_;
   Box clip_;
   Outline outline_;  // that still grows
   std::size_t grown_at_ = 0;

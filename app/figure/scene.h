@@ -40,6 +40,7 @@ struct Area {
 struct FontFile {
   std::string name;  // "Inter-Regular.otf"
   std::string bytes;
+  int face = 0;  // its number in a file of several
 };
 
 // A line of text, or the part of it that one font draws.

@@ -1,5 +1,6 @@
 // budget_sweep: what each method keeps of the attention against its budget, between the bounds that
 // the true top keys and chance set, and the budget that is enough.
+#include "app/state/questions/averaged_chunks.h"
 #include "app/state/questions/how_much/budget_sweep.h"
 #include "app/state/questions/how_much/sweep_jump.h"
 
@@ -78,8 +79,10 @@ class BudgetSweepPanel final : public Panel {
   }
 
   static std::string chunks_of(const Curves& result) {
-    const state::NumberChunks& chunks = result.question.chunks;
-    return chunks.chosen ? state::words_of(chunks, result.question.place.info()) : "prefill chunks";
+    const BudgetSweepQuestion& question = result.question;
+    return question.chunks.chosen
+               ? state::words_of(question.chunks, question.place.info(), question.phase())
+               : "prefill chunks";
   }
 
   static void head_ui(DrawContext& context, const Curves& result) {

@@ -29,40 +29,42 @@ const state::CompareColumn& column_of(Number number) {
   });
 }
 
-struct Point {
-  const Row* row = nullptr;
-  std::string name;
-  double recall = 0, kept = 0;
-};
-
-std::vector<Point> points_of(const MethodCompareQuestion::Answer& answer,
-                             const std::vector<std::string>& labels, Number kept,
-                             trace::Phase phase) {
-  std::vector<Point> points;
-  for (std::size_t i = 0; i < answer.rows.size(); ++i) {
-    const Row& row = answer.rows[i];
-    if (!row.unavailable.empty() || row.averages == nullptr) continue;
-    const auto x = state::value_of(row, column_of(Number::MassRecall), phase);
-    const auto y = state::value_of(row, column_of(kept), phase);
-    if (x && y) points.push_back({&row, labels[i], *x, *y});
-  }
-  return points;
-}
-
 Number kept_of(const state::Result<MethodCompareQuestion>& result) {
   return result.question.watched ? Number::SpanKept : Number::TopkOverlap;
 }
 
-ImU32 color_of_row(DrawContext& context, const Row& row) {
+ImU32 color_of_row(const DrawContext& context, const MethodCompareQuestion& question,
+                   const Row& row) {
   for (const state::Slot slot : state::kSlots)
-    if (context.workspace.method(slot).text == row.method.text)
+    if (question.is_row_of(context.workspace.method(slot), row))
       return widgets::color_of_slot(context.palette, slot);
   return context.palette.muted;
 }
 
+struct Point {
+  ImU32 color = 0;
+  std::string name;
+  double recall = 0, kept = 0;
+};
+
+std::vector<Point> points_of(const DrawContext& context,
+                             const state::Result<MethodCompareQuestion>& result,
+                             const std::vector<std::string>& labels) {
+  const trace::Phase phase = result.question.phase();
+  const Number kept = kept_of(result);
+  std::vector<Point> points;
+  for (std::size_t i = 0; i < result->rows.size(); ++i) {
+    const Row& row = result->rows[i];
+    if (!row.unavailable.empty() || row.averages == nullptr) continue;
+    const auto x = state::value_of(row, column_of(Number::MassRecall), phase);
+    const auto y = state::value_of(row, column_of(kept), phase);
+    if (x && y) points.push_back({color_of_row(context, result.question, row), labels[i], *x, *y});
+  }
+  return points;
+}
+
 // Each name where it lies over the fewest points and names; first those at the right edge, which have the least choice.
-void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& points,
-              const std::vector<ImVec2>& at) {
+void names_ui(ImDrawList* draw, const std::vector<Point>& points, const std::vector<ImVec2>& at) {
   const widgets::FontScope small(widgets::Type::Caption);
   const ImVec2 low = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
   const float near = widgets::em(0.2F);
@@ -75,7 +77,7 @@ void names_ui(DrawContext& context, ImDrawList* draw, const std::vector<Point>& 
     const ImVec2 words = ImGui::CalcTextSize(points[i].name.c_str());
     const ImVec2 from = place_of_words(at[i], widgets::em(0.55F), widgets::em(0.55F), words, low,
                                        {low.x + size.x, low.y + size.y}, taken);
-    draw->AddText(from, color_of_row(context, *points[i].row), points[i].name.c_str());
+    draw->AddText(from, points[i].color, points[i].name.c_str());
     for (const float part : {0.0F, 0.25F, 0.5F, 0.75F, 1.0F})
       taken.push_back({{from.x + part * words.x, from.y + words.y / 2}, near});
   }
@@ -100,8 +102,8 @@ void points_ui(DrawContext& context, const std::vector<Point>& points, Number ke
   for (const Point& point : points) at.push_back(ImPlot::PlotToPixels(point.recall, point.kept));
   ImPlot::PushPlotClipRect();
   for (std::size_t i = 0; i < points.size(); ++i)
-    draw->AddCircleFilled(at[i], widgets::em(0.32F), color_of_row(context, *points[i].row));
-  if (points.size() <= kMostNames) names_ui(context, draw, points, at);
+    draw->AddCircleFilled(at[i], widgets::em(0.32F), points[i].color);
+  if (points.size() <= kMostNames) names_ui(draw, points, at);
   ImPlot::PopPlotClipRect();
   float near = widgets::em(0.8F);
   const int under = ImPlot::IsPlotHovered() && !context.figure
@@ -123,7 +125,7 @@ void points_ui(DrawContext& context, const std::vector<Point>& points, Number ke
 float compare_plot_height(const DrawContext& context,
                           const state::Result<MethodCompareQuestion>& result,
                           const std::vector<std::string>& labels) {
-  if (points_of(*result, labels, kept_of(result), result.question.phase()).size() < 2) return 0;
+  if (points_of(context, result, labels).size() < 2) return 0;
   if (context.figure) return widgets::em(13);
   return widgets::grid() + 3 * ImGui::GetTextLineHeightWithSpacing() + widgets::em(kLeastPlot);
 }
@@ -135,7 +137,7 @@ void compare_plot_ui(DrawContext& context, const state::Result<MethodCompareQues
   if (needed <= 0 || (context.figure && (room.y < needed || room.x < widgets::em(30)))) return;
   const auto& watched = result.question.watched;
   const Number kept = kept_of(result);
-  const std::vector<Point> points = points_of(*result, labels, kept, result.question.phase());
+  const std::vector<Point> points = points_of(context, result, labels);
   const std::string name =
       watched ? state::readable_name(watched->name) + " kept" : std::string(column_of(kept).title);
   ImGui::BeginGroup();

@@ -3,6 +3,7 @@
 #include "app/panels/overview_grid.h"
 #include "app/panels/overview_lists.h"
 #include "app/panels/show_control.h"
+#include "app/state/questions/averaged_chunks.h"
 #include "app/state/token_text.h"
 
 #include <fmt/format.h>
@@ -316,10 +317,11 @@ class OverviewPanel final : public Panel {
                                  const state::OverviewDifferenceQuestion::Answer& answer) {
     if (question.mean_of_chunks()) {
       const bool decodes = answer.less.overview.phase == trace::Phase::Decode;
-      const std::string chunks = question.chunks.chosen
-                                     ? state::words_of(question.chunks, question.place.info())
-                                 : decodes ? "decode steps"
-                                           : "chunks";
+      const std::string chunks =
+          question.chunks.chosen
+              ? state::words_of(question.chunks, question.place.info(), answer.less.overview.phase)
+          : decodes ? "decode steps"
+                    : "chunks";
       widgets::text_wrapped(context.palette.muted,
                             fmt::format("mean over {} in which both choose", chunks));
     }
@@ -411,7 +413,7 @@ class OverviewPanel final : public Panel {
   static std::string words_of_mean(const Overview& result) {
     const OverviewQuestion& question = result.question;
     if (question.of_method() && question.chunks.chosen)
-      return ", " + state::words_of(question.chunks, question.place.info());
+      return ", " + state::words_of(question.chunks, question.place.info(), result->overview.phase);
     if (!question.mean_of_chunks()) return "";
     return result->overview.phase == trace::Phase::Decode ? ", mean over decode steps"
                                                           : ", mean over chunks";

@@ -351,7 +351,7 @@ class MethodComparePanel final : public Panel {
                      double largest_error) {
     ImGui::TableNextRow();
     for (const Slot slot : state::kSlots)
-      if (is_shown(context.workspace, result, row, slot))
+      if (result.question.is_row_of(context.workspace.method(slot), row))
         ImGui::TableSetBgColor(
             ImGuiTableBgTarget_RowBg1,
             widgets::with_alpha(widgets::color_of_slot(context.palette, slot), 0.10F));
@@ -373,19 +373,12 @@ class MethodComparePanel final : public Panel {
     }
   }
 
-  // A row of the catalogue is selected anew, and the same as a recorded run of its SPEC.
-  static bool is_shown(const state::Workspace& workspace, const Comparison& result, const Row& row,
-                       Slot slot) {
-    const state::MethodChoice& shown = workspace.method(slot);
-    return result.question.catalogue.empty() ? shown == row.method : shown.text == row.method.text;
-  }
-
   static void method_ui(DrawContext& context, const Comparison& result, const Row& row,
                         const std::string& label) {
     const bool can_show = row.unavailable.empty();
     for (const Slot slot : state::kSlots) {
       if (context.figure)
-        badge_ui(context, slot, is_shown(context.workspace, result, row, slot));
+        badge_ui(context, slot, result.question.is_row_of(context.workspace.method(slot), row));
       else if (can_show)
         slot_button_ui(context, result, row, slot);
       else
@@ -419,7 +412,7 @@ class MethodComparePanel final : public Panel {
 
   static void slot_button_ui(DrawContext& context, const Comparison& result, const Row& row,
                              Slot slot) {
-    const bool here = is_shown(context.workspace, result, row, slot);
+    const bool here = result.question.is_row_of(context.workspace.method(slot), row);
     if (!widgets::slot_button_ui(context.palette, slot, here) || result.stale) return;
     if (result.question.catalogue.empty())
       context.workspace.cursor.set_method(slot, row.method);

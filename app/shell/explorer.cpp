@@ -440,7 +440,8 @@ DroppedFiles::Takers Explorer::takers_of_dropped() {
   const auto take = [this](const std::string& path) {
     return capture_.take(path, settings_.last_folder);
   };
-  return {take, take, [this](const std::string& path) { layouts_.import_file(path); }};
+  return {take, take, [this](const std::string& path) { layouts_.import_file(path); },
+          [this](const std::string& path) { tour_.open(path); }};
 }
 
 void Explorer::status_ui() {

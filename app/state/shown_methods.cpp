@@ -132,15 +132,11 @@ Table table_of(const AllDrawn& drawn, const std::function<Table(const Drawn&)>& 
   for (const Drawn& picture : drawn.pictures) {
     Table table = of_one(picture);
     if (table.columns.empty()) return {};
-    if (all.columns.empty()) {
-      all.columns = std::move(table.columns);
-      all.columns.insert(all.columns.begin(), drawn.other ? "trace" : "method");
-    }
-    for (auto& row : table.rows) {
+    table.columns.insert(table.columns.begin(), drawn.other ? "trace" : "method");
+    for (auto& row : table.rows)
       row.insert(row.begin(), drawn.other ? Cell(picture.place.trace->name)
                                           : Cell(MethodText{picture.method.text}));
-      all.rows.push_back(std::move(row));
-    }
+    append_rows(all, std::move(table));
   }
   return all;
 }

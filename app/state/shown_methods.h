@@ -67,7 +67,8 @@ std::string first_problem(const AllDrawn& drawn, const ProblemOf& problem_of_one
   }
   return first;
 }
-// The table of each, one below the other; where there are several the trace or the method stands in front.
+// The table of each, one below the other, by the ids of their columns; where there are several the trace or the
+// method stands in front.
 Table table_of(const AllDrawn& drawn, const std::function<Table(const Drawn&)>& of_one);
 // The array of each along a first axis, which one alone does not get. Throws Error{Input} where their
 // shapes differ.

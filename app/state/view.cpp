@@ -46,6 +46,25 @@ std::string text_of(const Table& table, Format format) {
   return format == Format::Latex ? table::latex_text(table) : table::csv_text(table);
 }
 
+void append_rows(Table& all, Table more) {
+  const std::size_t known_columns = all.columns.size();
+  std::vector<std::size_t> places;
+  for (table::Column& column : more.columns) {
+    const auto same =
+        std::find_if(all.columns.begin(), all.columns.end(),
+                     [&](const table::Column& known) { return known.id == column.id; });
+    places.push_back(static_cast<std::size_t>(same - all.columns.begin()));
+    if (same == all.columns.end()) all.columns.push_back(std::move(column));
+  }
+  if (all.columns.size() > known_columns)
+    for (std::vector<Cell>& row : all.rows) row.resize(all.columns.size());
+  for (std::vector<Cell>& row : more.rows) {
+    std::vector<Cell> cells(all.columns.size());
+    for (std::size_t i = 0; i < row.size(); ++i) cells[places[i]] = std::move(row[i]);
+    all.rows.push_back(std::move(cells));
+  }
+}
+
 const std::string& ViewOption::words_of(const std::string& choice) const {
   const auto at = std::find(choices.begin(), choices.end(), choice) - choices.begin();
   return static_cast<std::size_t>(at) < words.size() ? words[static_cast<std::size_t>(at)] : choice;
@@ -93,6 +112,11 @@ ViewInfo& ViewInfo::count_chunks() {
 
 ViewInfo& ViewInfo::of_results() {
   shows_results = true;
+  return *this;
+}
+
+ViewInfo& ViewInfo::tabulate_all_chunks() {
+  tabulates_all_chunks = true;
   return *this;
 }
 

@@ -29,6 +29,9 @@ bool is_animated(Format format);
 bool is_of_tables(Format format);
 // In a format of tables.
 std::string text_of(const Table& table, Format format);
+// Below its rows, each cell under its column's id: two methods may have other heads or numbers. What a row has no column
+// for stays empty.
+void append_rows(Table& all, Table more);
 
 // `kvloupe export --NAME VALUE`; in the window a control of the view.
 struct ViewOption {
@@ -56,10 +59,11 @@ struct ViewInfo {
   // "key".
   std::vector<std::string> coordinates = {};
   std::vector<ViewOption> options = {};
-  int num_methods = 1;         // of A and B that one figure can show: 0, 1 or 2
-  bool shows_both = false;     // the window shows A and B at once
-  bool over_chunks = false;    // its numbers follow the scope of numbers (number_scope.h)
-  bool shows_results = false;  // of an evaluation (open_results.h), and no trace
+  int num_methods = 1;                // of A and B that one figure can show: 0, 1 or 2
+  bool shows_both = false;            // the window shows A and B at once
+  bool over_chunks = false;           // its numbers follow the scope of numbers (number_scope.h)
+  bool shows_results = false;         // of an evaluation (open_results.h), and no trace
+  bool tabulates_all_chunks = false;  // its table is of all chunks, whichever the place has
   float paper_height =
       0.75F;  // of a figure on paper, below title and chips; of its width, at least
   // What the figure shows beside A and B because it was chosen: tried here, or named on the command
@@ -81,6 +85,7 @@ struct ViewInfo {
   ViewInfo& with(std::vector<ViewOption> its_options);
   ViewInfo& count_chunks();  // its numbers follow the scope of numbers
   ViewInfo& of_results();    // it shows an evaluation
+  ViewInfo& tabulate_all_chunks();
   ViewInfo& on_paper(float height);
   ViewInfo& draw(std::string (*why_not)(Workspace&), Table (*as_table)(Workspace&),
                  Array (*as_array)(Workspace&) = nullptr);

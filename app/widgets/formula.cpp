@@ -18,14 +18,21 @@ constexpr int kDeepest = 32;
 
 const std::map<std::string_view, std::string_view>& symbols() {
   static const std::map<std::string_view, std::string_view> all = {
-      {"alpha", "α"},    {"beta", "β"},    {"gamma", "γ"}, {"delta", "δ"}, {"epsilon", "ε"},
-      {"theta", "θ"},    {"lambda", "λ"},  {"mu", "μ"},    {"sigma", "σ"}, {"tau", "τ"},
-      {"phi", "φ"},      {"rho", "ρ"},     {"pi", "π"},    {"Delta", "Δ"}, {"Sigma", "Σ"},
-      {"cdot", " · "},   {"times", " × "}, {"le", " ≤ "},  {"ge", " ≥ "},  {"ne", " ≠ "},
-      {"approx", " ≈ "}, {"in", " ∈ "},    {"to", " → "},  {"infty", "∞"}, {"pm", " ± "},
-      {"ldots", "…"},    {"sum", "∑"},     {"prod", "∏"},  {"top", "⊤"},   {"lVert", "‖"},
-      {"rVert", "‖"},    {"|", "‖"},       {"{", "{"},     {"}", "}"},     {",", " "},
-      {";", " "},        {"quad", "   "},  {"left", ""},   {"right", ""},  {"cup", " ∪ "}};
+      // Greek, with the forms that LaTeX gives the letters; small omicron and capitals that look
+      // like Latin ones have no names there.
+      {"alpha", "α"},      {"beta", "β"},     {"gamma", "γ"},   {"delta", "δ"},  {"epsilon", "ε"},
+      {"varepsilon", "ε"}, {"zeta", "ζ"},     {"eta", "η"},     {"theta", "θ"},  {"iota", "ι"},
+      {"kappa", "κ"},      {"lambda", "λ"},   {"mu", "μ"},      {"nu", "ν"},     {"xi", "ξ"},
+      {"pi", "π"},         {"rho", "ρ"},      {"sigma", "σ"},   {"tau", "τ"},    {"upsilon", "υ"},
+      {"phi", "φ"},        {"varphi", "φ"},   {"chi", "χ"},     {"psi", "ψ"},    {"omega", "ω"},
+      {"Gamma", "Γ"},      {"Delta", "Δ"},    {"Theta", "Θ"},   {"Lambda", "Λ"}, {"Xi", "Ξ"},
+      {"Pi", "Π"},         {"Sigma", "Σ"},    {"Upsilon", "Υ"}, {"Phi", "Φ"},    {"Psi", "Ψ"},
+      {"Omega", "Ω"},      {"cdot", " · "},   {"times", " × "}, {"le", " ≤ "},   {"ge", " ≥ "},
+      {"ne", " ≠ "},       {"approx", " ≈ "}, {"in", " ∈ "},    {"to", " → "},   {"infty", "∞"},
+      {"pm", " ± "},       {"ldots", "…"},    {"sum", "∑"},     {"prod", "∏"},   {"top", "⊤"},
+      {"lVert", "‖"},      {"rVert", "‖"},    {"|", "‖"},       {"{", "{"},      {"}", "}"},
+      {",", " "},          {";", " "},        {"quad", "   "},  {"left", ""},    {"right", ""},
+      {"cup", " ∪ "}};
   return all;
 }
 

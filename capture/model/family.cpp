@@ -111,6 +111,15 @@ const Family& family_of(const ModelSource& source) {
                                         architecture, names_of_families()));
 }
 
+const StoredTensor& token_embedding_of(const ModelSource& source) {
+  const std::string name =
+      std::string(family_of(source).name_of(Role::TokenEmbedding, source.format())) + ".weight";
+  const StoredTensor* embedding = source.find_tensor(name);
+  if (embedding == nullptr || embedding->shape.empty())
+    throw damaged(source, fmt::format("the tensor {} is missing", name));
+  return *embedding;
+}
+
 std::int64_t required_size(const ModelSource& source, const Key& key) {
   const auto value = source.integer(key);
   if (!value) throw damaged(source, fmt::format("{} is missing", source.spelt(key)));
@@ -180,7 +189,7 @@ RopeForm usual_rope(const ModelSource& source, double theta) {
     std::memcpy(rope.divisors.data(), divisors->data.data(), divisors->data.size());
   }
   const bool by_context = rope.scaling == RopeScaling::Llama3 || rope.scaling == RopeScaling::Yarn;
-  if (by_context && rope.original_context <= 0)
+  if (by_context && rope.divisors.empty() && rope.original_context <= 0)
     rope.original_context =
         static_cast<double>(required_size(source, {"context_length", "max_position_embeddings"}));
   if (rope.scaling != RopeScaling::None && rope.factor < 1)

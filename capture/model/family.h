@@ -68,6 +68,9 @@ const std::vector<Family>& families();
 // Throws Error{Input}, naming the families that there are.
 const Family& family_of(const ModelSource& source);
 
+// The tensor that has a row for each token. Throws Error{Input} where there is none.
+const StoredTensor& token_embedding_of(const ModelSource& source);
+
 // For the families' configure().
 // The numbers that all have; throws Error{Input} where they are missing or make no sense.
 std::int64_t required_size(const ModelSource& source, const Key& key);

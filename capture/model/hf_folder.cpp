@@ -68,10 +68,32 @@ std::optional<std::string> text_in(const json& value) {
 
 HfFolder::HfFolder(const fs::path& folder) : folder_(folder) {
   config_ = read_json(folder_ / "config.json");
+  refuse_packed_weights();
   open_weights();
   if (config_.contains("text_config") && config_["text_config"].is_object()) {
     json text = config_["text_config"];
     config_ = std::move(text);
+  }
+}
+
+// Before the tensors, which have types and shapes of the method's own.
+void HfFolder::refuse_packed_weights() const {
+  for (const char* name : {"quantization_config", "compression_config",
+                           "text_config.quantization_config", "text_config.compression_config"}) {
+    const json* packing = find({"", name});
+    if (packing == nullptr || !packing->is_object()) continue;
+    // Of before it had a name.
+    const bool bitsandbytes =
+        packing->contains("load_in_4bit") || packing->contains("load_in_8bit");
+    std::string method = bitsandbytes ? "bitsandbytes" : "a method that is not named";
+    if (const auto named = packing->find("quant_method");
+        named != packing->end() && named->is_string())
+      method = named->get<std::string>();
+    if (method == "mxfp4") continue;  // weight_reader.h reads it
+    throw input_error(
+        fmt::format("cannot use the model {}", folder_.string()),
+        fmt::format("its weights are quantised by {}, which is not implemented", method),
+        "take a GGUF file of it, or its folder before it was quantised");
   }
 }
 

@@ -32,6 +32,7 @@ class HfFolder final : public ModelSource {
   void release_pages() const override;
 
  private:
+  void refuse_packed_weights() const;
   // Where each tensor is to be, by the index; empty without one.
   std::map<std::string, std::string> read_index() const;
   void open_weights();

@@ -1,6 +1,7 @@
 // All of a model from its files.
 #include "capture/model/model.h"
 
+#include "capture/model/family.h"
 #include "capture/model/model_file.h"
 #include "capture/model/model_tokenizer.h"
 #include "core/base/error.h"
@@ -15,8 +16,6 @@
 namespace kvloupe::capture {
 namespace {
 
-constexpr std::string_view kBundledTitle = "SmolLM2-135M-Instruct";
-
 void move(at::Tensor& weight, c10::Device device) {
   if (!weight.defined() || weight.device() == device) return;
   weight = (weight.is_mkldnn() ? weight.to_dense() : weight).to(device);
@@ -25,6 +24,15 @@ void move(at::Tensor& weight, c10::Device device) {
 void move(FeedForward& ffn, c10::Device device) {
   for (at::Tensor* weight : {&ffn.gate_up_proj, &ffn.gate_up_bias, &ffn.down_proj, &ffn.down_bias})
     move(*weight, device);
+}
+
+// Gemma 3's vocabulary has a token for images that its models of text have no row for: as control
+// tokens such are none of a text's, and a capture refuses a prompt that has them.
+void require_rows_for_text(const ModelSource& source, const Tokenizer& tokenizer) {
+  const std::int64_t rows = token_embedding_of(source).shape.front();
+  if (tokenizer.text_vocab_size() > rows)
+    throw damaged(source, fmt::format("its tokenizer has {} tokens, its embedding {}",
+                                      tokenizer.text_vocab_size(), rows));
 }
 
 }  // namespace
@@ -67,14 +75,12 @@ std::shared_ptr<const LoadedModel> load_model(const std::string& name_or_path, C
   const std::unique_ptr<ModelSource> source = open_model(path_of_model(name_or_path));
   ModelConfig config = read_config(*source);
   Tokenizer tokenizer = read_tokenizer(*source);
+  require_rows_for_text(*source, tokenizer);
   check_memory(*source, compute, device);
   // Not before: who refuses a model would wait until all of it was hashed.
   auto hash = std::async(std::launch::async, [&source] { return source->hash(); });
   std::shared_ptr<LoadedModel> model = load_weights(*source, std::move(config), compute, device);
   if (name_or_path == kBundledModel) model->info.name = kBundledTitle;
-  if (tokenizer.vocab_size() > model->vocab_size)
-    throw damaged(*source, fmt::format("its tokenizer has {} tokens, its embedding {}",
-                                       tokenizer.vocab_size(), model->vocab_size));
   model->tokenizer = std::move(tokenizer);
   model->info.file_hash = hash.get();
   source->require_whole();

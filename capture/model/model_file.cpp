@@ -1,5 +1,6 @@
 #include "capture/model/model_file.h"
 
+#include "capture/model/gguf_part.h"
 #include "capture/model/model_library.h"
 #include "capture/model/optional_model.h"
 #include "core/base/error.h"
@@ -39,7 +40,12 @@ fs::path path_of_model(const std::string& name_or_path) {
 
 InputFiles files_of_model(const std::string& name_or_path) {
   try {
-    return {path_of_model(name_or_path)};
+    const fs::path path = path_of_model(name_or_path);
+    const auto part = gguf_part(path);
+    if (!part) return {path};
+    InputFiles parts;
+    for (int number = 1; number <= part->count; ++number) parts.push_back(part->file(number));
+    return parts;
   } catch (const Error&) {
     return {};  // told when it is loaded
   }

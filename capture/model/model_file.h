@@ -10,6 +10,7 @@
 namespace kvloupe::capture {
 
 inline constexpr std::string_view kBundledModel = "smollm2";
+inline constexpr std::string_view kBundledTitle = "SmolLM2-135M-Instruct";  // its traces call it so
 
 // What the set-up fetches; it may not be there.
 std::filesystem::path bundled_file();

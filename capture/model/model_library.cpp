@@ -1,6 +1,7 @@
 #include "capture/model/model_library.h"
 
 #include "capture/model/family.h"
+#include "capture/model/gguf_part.h"
 #include "capture/model/model_config.h"
 #include "capture/model/model_file.h"
 #include "capture/model/optional_model.h"
@@ -72,6 +73,13 @@ std::string name_of_repository(const fs::path& repository) {
   return name;
 }
 
+// Of a model in several files the first one stands for all.
+bool begins_model(const fs::path& file) {
+  if (file.extension() != ".gguf") return false;
+  const auto part = gguf_part(file);
+  return !part || part->number == 1;
+}
+
 // name -> file or folder, of one place.
 using Found = std::vector<std::pair<std::string, fs::path>>;
 
@@ -85,8 +93,7 @@ Found in_hugging_face(const fs::path& cache) {
     const std::string name = name_of_repository(repository);
     if (fs::exists(*snapshot / "config.json", code)) found.emplace_back(name, *snapshot);
     for (const fs::path& file : entries_of(*snapshot))
-      if (file.extension() == ".gguf")
-        found.emplace_back(name + "/" + file.filename().string(), file);
+      if (begins_model(file)) found.emplace_back(name + "/" + file.filename().string(), file);
   }
   return found;
 }
@@ -94,7 +101,7 @@ Found in_hugging_face(const fs::path& cache) {
 Found in_llama_cpp(const fs::path& cache) {
   Found found;
   for (const fs::path& file : entries_of(cache))
-    if (file.extension() == ".gguf") found.emplace_back(file.filename().string(), file);
+    if (begins_model(file)) found.emplace_back(file.filename().string(), file);
   return found;
 }
 
@@ -161,13 +168,17 @@ std::vector<Place> places(const ModelFolders& folders) {
 }
 
 FoundModel look_at(const std::string& name, const char* place, const fs::path& path) {
-  FoundModel model{name, place, path, 0, "", ""};
+  FoundModel model{name, place, path, 0, "", "", ""};
   try {
     const auto source = open_model(path);
+    model.title = name == kBundledModel ? std::string(kBundledTitle) : source->name();
     for (const StoredTensor* tensor : source->tensors()) model.bytes += tensor->data.size();
     model.family = source->architecture();
     model.family = family_of(*source).id;
-    read_config(*source);
+    const trace::ModelInfo info = read_config(*source).info;
+    model.num_layers = info.num_layers;
+    model.num_q_heads = info.num_q_heads;
+    model.num_kv_heads = info.num_kv_heads;
   } catch (const Error& error) {
     model.refusal = fmt::format("{}; {}", error.what_failed(), error.why());
   }

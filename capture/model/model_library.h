@@ -14,8 +14,10 @@ struct FoundModel {
   std::string place;           // "set-up", "Hugging Face", "llama.cpp" or "Ollama"
   std::filesystem::path path;  // file or folder
   std::uint64_t bytes = 0;     // of its weights
-  std::string family;          // "" where the files do not tell
+  std::string title;           // as its traces call it; "" where the files do not tell
+  std::string family;          // likewise
   std::string refusal;         // why it cannot be run; "": it can
+  int num_layers = 0, num_q_heads = 0, num_kv_heads = 0;  // of one that can
 };
 
 // The folders, in the order in which a name is looked up. From the environment as those programs take

@@ -45,13 +45,7 @@ class Weights {
   }
 
   void read_ends() {
-    const Family& family = family_of(source_);
-    const std::string name =
-        std::string(family.name_of(Role::TokenEmbedding, source_.format())) + ".weight";
-    const StoredTensor* embedding = source_.find_tensor(name);
-    if (embedding == nullptr || embedding->shape.empty())
-      throw damaged(source_, fmt::format("the tensor {} is missing", name));
-    model_.vocab_size = embedding->shape.front();
+    model_.vocab_size = token_embedding_of(source_).shape.front();
     model_.token_embedding =
         rounded(reader_.read(Role::TokenEmbedding, {model_.vocab_size, hidden()}));
     model_.output_norm = norm(Role::OutputNorm, hidden(), 0);

@@ -19,9 +19,12 @@ constexpr std::array<OptionalModel, 1> kOptionalModels = {
     {{"gemma3-270m", "Gemma 3 270M", "the Gemma Terms of Use, https://ai.google.dev/gemma/terms",
       "gemma-3-270m-q4_k_m.gguf", 240}}};
 
+// The set-up of the checkout that the program was built in (cmake/Install.cmake).
+std::filesystem::path set_up_script() { return paths::share_dir() / "checkout/cmake/deps.sh"; }
+
 // What it says goes to standard error. The exit status, or -1.
 int run_set_up(const std::string& model) {
-  const std::string script = std::string(KVLOUPE_SOURCE_DIR) + "/cmake/deps.sh";
+  const std::string script = set_up_script().string();
   std::array<std::string, 4> words = {"bash", script, "model", model};
   std::array<char*, 5> arguments{};
   for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
@@ -62,6 +65,12 @@ void fetch(const OptionalModel& model, bool terms_accepted) {
         fmt::format("the model {} is not on this machine", model.name),
         fmt::format("{} is used under {}", model.title, model.terms),
         fmt::format("read them, then add --accept-terms, which fetches {} MB", model.megabytes));
+  if (!std::filesystem::exists(set_up_script(), code))
+    throw input_error(fmt::format("cannot fetch the model {}", model.name),
+                      "this program is installed, and the set-up of a checkout fetches models",
+                      fmt::format("run cmake/deps.sh model {} in a checkout: what it fetches is "
+                                  "found from here",
+                                  model.name));
   if (run_set_up(std::string(model.name)) != 0 || !std::filesystem::exists(file_of(model), code))
     throw input_error(fmt::format("cannot fetch the model {}", model.name),
                       "the set-up did not finish, as it says above",

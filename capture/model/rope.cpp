@@ -64,10 +64,12 @@ const char* name_of(RopeScaling scaling) {
 nlohmann::ordered_json json_of(const RopeForm& form) {
   nlohmann::ordered_json json{{"rope_type", name_of(form.scaling)}, {"rope_theta", form.theta}};
   if (form.scaling == RopeScaling::None) return json;
-  if (form.divisors.empty())
-    json["factor"] = form.factor;
-  else
+  if (!form.divisors.empty()) {
+    // A file that has these does not say what they were made from.
     json["divisors"] = form.divisors;
+    return json;
+  }
+  json["factor"] = form.factor;
   if (form.scaling == RopeScaling::Linear) return json;
   json["original_max_position_embeddings"] = form.original_context;
   if (form.scaling == RopeScaling::Llama3) {

@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/output_file.h"
+#include "core/base/printable.h"
 #include "core/base/seconds_since.h"
 #include "core/base/units.h"
 #include "core/device/device.h"
@@ -99,17 +100,31 @@ std::vector<int> layers_to_record(const CaptureOptions& options, const trace::Mo
   return all_layers(model);
 }
 
-RecorderOptions recorder_options(const CaptureOptions& options, const trace::ModelInfo& model) {
+RecorderOptions recorder_options(const CaptureOptions& options, const trace::ModelInfo& model,
+                                 const selection::BasisMaker& bases) {
+  // An estimate makes no basis: the method is counted without the one that the capture will make.
+  const auto recorded = [&](const selection::MethodSpec& spec, const std::vector<int>& layers) {
+    if (options.estimate_only && bases.is_due(spec, model))
+      return RecordedMethod{spec.resolved(selection::shape_of(model)), nullptr};
+    return recorded_method(spec, model, layers);
+  };
   RecorderOptions result;
   result.dtype = options.dtype;
   result.layers = layers_to_record(options, model);
   result.store = options.store;
   // A method that cannot serve this model says so now, before a file is begun.
-  if (options.closed_loop)
-    result.closed_loop = recorded_method(*options.closed_loop, model, all_layers(model));
+  if (options.closed_loop) result.closed_loop = recorded(*options.closed_loop, all_layers(model));
   for (const selection::MethodSpec& spec : options.methods)
-    result.open_loop.push_back(recorded_method(spec, model, result.layers));
+    result.open_loop.push_back(recorded(spec, result.layers));
   return result;
+}
+
+// Their progress is none of the capture's.
+void make_bases(const CaptureOptions& options, const trace::ModelInfo& model,
+                const selection::BasisMaker& bases, const CancelToken& cancel) {
+  const WorkContext quiet{cancel, {}};
+  for (const selection::MethodSpec& spec : options.methods) bases.make(spec, model, quiet);
+  if (options.closed_loop) bases.make(*options.closed_loop, model, quiet);
 }
 
 bool needs_probe(const CaptureOptions& options) {
@@ -121,7 +136,7 @@ bool needs_probe(const CaptureOptions& options) {
 
 void check_disk(const CaptureEstimate& estimate, const fs::path& output) {
   std::error_code code;
-  const fs::path folder = folder_of(output);
+  const fs::path folder = folder_of(output_target(output));
   const fs::space_info space = fs::space(folder, code);
   if (code || space.available >= estimate.bytes) return;
   throw input_error(
@@ -171,6 +186,16 @@ void warn_of_dropped_bytes(const Tokenizer& tokenizer) {
                format_count(tokenizer.dropped_bytes()));
 }
 
+// A vocabulary may name control tokens that the model has no row for (model.cpp).
+void require_rows_of(const LoadedModel& model, const std::vector<std::int32_t>& prompt) {
+  for (const std::int32_t id : prompt)
+    if (id < 0 || id >= model.vocab_size)
+      throw input_error("the model cannot read this prompt",
+                        fmt::format("its embedding has no row for the token {}",
+                                    printable(model.tokenizer.decode_bytes(id))),
+                        "leave it out of the prompt");
+}
+
 // The tokens that are prefilled; those that are decoded become a span of the prompt.
 std::int32_t prefill_of(const CaptureOptions& options, Prompt& prompt) {
   const auto tokens = static_cast<std::int32_t>(prompt.ids.size());
@@ -199,9 +224,8 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
                            const std::function<void(const CaptureEstimate&)>& on_estimate,
                            const WorkContext& context) {
   const selection::BasisMaker bases = basis_maker();
-  for (const selection::MethodSpec& spec : options.methods) bases.make(spec, model->info, context);
-  if (options.closed_loop) bases.make(*options.closed_loop, model->info, context);
-  RecorderOptions recording = recorder_options(options, model->info);
+  if (!options.estimate_only) make_bases(options, model->info, bases, context.cancel);
+  RecorderOptions recording = recorder_options(options, model->info, bases);
   const Probe probe = needs_probe(options) ? make_probe(model->tokenizer) : Probe{};
   recording.probe_len = static_cast<int>(probe.ids.size());
   recording.store.set(trace::Part::Probe, recording.probe_len > 0);
@@ -210,6 +234,7 @@ CaptureReport capture_with(const CaptureOptions& options, const PromptSource& so
       model->tokenizer, options.raw,
       model->context_length - std::max(options.max_new_tokens, recording.probe_len), options.seed};
   TaskPrompt task = make_prompt(source, request);
+  require_rows_of(*model, task.prompt.ids);
   add_named_spans(model->tokenizer, options.spans, task.prompt.ids, task.prompt.spans);
   const auto prompt_len = static_cast<std::int32_t>(task.prompt.ids.size());
   recording.prefill_len = prefill_of(options, task.prompt);

@@ -365,11 +365,7 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
   selection::CellSelection selection = select(*closed_loop_, cell);
   const selection::MethodSpec& spec = options_.closed_loop->spec;
   if (options_.probe_len > 0 && spec.traits().evicts()) alive_before_[cell.layer] = selection.rows;
-  if (!selection.dense_reason)
-    for (const trace::SelectedRow& row : selection.rows) {
-      kept_.back().keys += std::ssize(row.positions);
-      ++kept_.back().rows;
-    }
+  if (!selection.dense_reason) count_kept(selection);
   Attended attended;
   if (selection.dense_reason && !selection.lanes) {
     attended = attend_dense(cell, recorded);
@@ -389,9 +385,19 @@ Recorder::Attended Recorder::attend_closed_loop(const selection::Cell& cell, boo
   return attended;
 }
 
+void Recorder::count_kept(const selection::CellSelection& selection) {
+  KeptKeys& kept = kept_.back();
+  if (selection.pending) {
+    kept.keys += selection.pending->indices.numel();
+    kept.rows += selection.pending->indices.size(0);
+  }
+  for (const trace::SelectedRow& row : selection.rows) kept.keys += std::ssize(row.positions);
+  kept.rows += std::ssize(selection.rows);
+}
+
 selection::CellSelection Recorder::select(Run& run, const selection::Cell& cell) {
   const ScopedTimer timer(times_.selection_seconds);
-  return run.selector->select(cell);
+  return run.selector->select_there(cell);
 }
 
 void Recorder::settle(Run& run, const selection::Cell& cell, selection::CellSelection selection) {
@@ -420,6 +426,10 @@ void Recorder::store_selection(const Run& run, const selection::Cell& cell,
   trace::RunChunk data;
   data.run = run.id;
   data.layer = cell.layer;
+  {
+    const ScopedTimer timer(times_.selection_seconds);
+    selection::bring_rows(selection);
+  }
   data.record = std::move(selection);
   data.evicted = std::move(evicted);
   if (recorded_ != nullptr) return require_recorded(data);

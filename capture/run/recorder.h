@@ -116,7 +116,9 @@ class Recorder final : public AttentionHook {
   void store_probe(const AttentionCall& call);
   Run make_run(const RecordedMethod& method, int id, bool open_loop) const;
   selection::Cell cell_of(const AttentionCall& call);
+  // Its rows may be pending.
   selection::CellSelection select(Run& run, const selection::Cell& cell);
+  void count_kept(const selection::CellSelection& selection);
   // Evicts and stores: at once, or when the probe has been seen.
   void settle(Run& run, const selection::Cell& cell, selection::CellSelection selection);
   void evict_and_store(Run& run, const selection::Cell& cell, selection::CellSelection selection);

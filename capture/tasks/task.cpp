@@ -70,7 +70,8 @@ Prompt prompt_of(const TaskRequest& request, const TaskText& task) {
     spans.push_back({"prefix", task.text.size(), task.text.size() + task.answer_prefix.size()});
     return raw_prompt(request.tokenizer, task.text + task.answer_prefix, spans);
   }
-  return chat_prompt(request.tokenizer, {{"user", task.text}}, task.spans, task.answer_prefix);
+  return chat_prompt(request.tokenizer, {{"user", task.text}}, task.spans, task.answer_prefix,
+                     TemplateDay::Fixed);
 }
 
 }  // namespace

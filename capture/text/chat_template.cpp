@@ -156,6 +156,7 @@ std::vector<RenderedPart> render_chat_template(const std::string& source,
   put_string(request, input.bos);
   put_string(request, input.eos);
   put_string(request, input.add_generation_prompt ? "1" : "0");
+  put_string(request, input.day == TemplateDay::Fixed ? "1" : "0");
   for (const Message& message : input.messages) {
     put_string(request, message.role);
     put_string(request, message.content);

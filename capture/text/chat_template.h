@@ -11,10 +11,15 @@ struct Message {
   std::string content;
 };
 
+// What a template that prints the day reads. The fixed one is 26 July 2024, which Llama 3's template
+// takes where it cannot ask for another: a task's prompt is then the same on every day.
+enum class TemplateDay { Today, Fixed };
+
 struct TemplateInput {
   std::vector<Message> messages;
   std::string bos, eos;  // texts of these tokens
   bool add_generation_prompt = true;
+  TemplateDay day = TemplateDay::Today;
 };
 
 // A stretch of the rendered text.

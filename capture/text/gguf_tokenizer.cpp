@@ -1,10 +1,13 @@
 #include "capture/text/gguf_tokenizer.h"
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/printable.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -43,6 +46,16 @@ bool flag(const GgufFile& file, std::string_view name, bool otherwise) {
   return file.integer(key_of(name)).value_or(otherwise ? 1 : 0) != 0;
 }
 
+void warn_of_markers(const GgufFile& file, const std::vector<std::string>& markers) {
+  if (markers.empty()) return;
+  constexpr std::size_t kMostNamed = 3;
+  const std::size_t named = std::min(kMostNamed, markers.size());
+  log::warning(
+      "{} calls {}{} plain text; taken for markers of its chat", printable(file.path().string()),
+      printable(fmt::format("{}", fmt::join(markers.begin(), markers.begin() + named, ", "))),
+      markers.size() > named ? " and others" : "");
+}
+
 }  // namespace
 
 Tokenizer read_tokenizer(const GgufFile& file) {
@@ -70,9 +83,10 @@ Tokenizer read_tokenizer(const GgufFile& file) {
   data.adds_bos = flag(file, "add_bos_token", adds_bos && data.bos >= 0);
   for (const auto* name : {"eot_token_id", "eom_token_id"})
     if (const auto id = token_id(file, name); id >= 0) data.more_ends.push_back(id);
+  data.chat_template = file.text("tokenizer.chat_template").value_or("");
+  warn_of_markers(file, type_markers(data));
   const auto known = ends_by_name(data);
   data.more_ends.insert(data.more_ends.end(), known.begin(), known.end());
-  data.chat_template = file.text("tokenizer.chat_template").value_or("");
   return Tokenizer(std::move(data));
 }
 

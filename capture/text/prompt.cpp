@@ -83,7 +83,7 @@ Prompt rendered_prompt(const Tokenizer& tokenizer, std::string_view text) {
 
 Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
                    const std::vector<TextSpan>& spans_of_last_message,
-                   std::string_view answer_prefix) {
+                   std::string_view answer_prefix, TemplateDay day) {
   if (messages.empty()) {
     throw input_error("cannot build the prompt", "there are no messages",
                       "give at least one message with role and content");
@@ -94,7 +94,7 @@ Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messa
                       "this model's files have none: it is not made for conversations",
                       "give the prompt as it stands, with --raw");
   }
-  const RenderedChat chat = render_chat(tokenizer, messages);
+  const RenderedChat chat = render_chat(tokenizer, messages, day);
   std::vector<TextPart> parts;
   for (const RenderedChat::Piece& piece : chat.pieces) parts.push_back({piece.text, piece.special});
   parts.push_back({answer_prefix, SpecialTokens::Literal});

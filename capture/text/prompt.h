@@ -39,7 +39,7 @@ void begin_text(const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 // and one that changes the message whose pieces are wanted.
 Prompt chat_prompt(const Tokenizer& tokenizer, const std::vector<Message>& messages,
                    const std::vector<TextSpan>& spans_of_last_message,
-                   std::string_view answer_prefix);
+                   std::string_view answer_prefix, TemplateDay day = TemplateDay::Today);
 
 // Throws Error{Input} where a prompt, called `what`, has more tokens than the model's context has room for.
 void check_prompt_fits(const std::string& what, std::int64_t tokens, std::int64_t room,

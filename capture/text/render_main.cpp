@@ -9,6 +9,8 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -18,7 +20,8 @@ namespace {
 using namespace kvloupe::capture;
 
 constexpr rlim_t kSeconds = 10;
-constexpr rlim_t kBytes = rlim_t{1} << 30;  // beyond what the program itself maps
+constexpr rlim_t kBytes = rlim_t{1} << 30;     // beyond what the program itself maps
+constexpr std::time_t kFixedDay = 1721995200;  // noon of 26 July 2024 in UTC
 
 void limit(int resource, rlim_t value) {
   rlimit both{};
@@ -68,6 +71,10 @@ std::string render(std::string_view request) {
   for (const char* name : {"bos_token", "eos_token"})
     context.set_val(name, jinja::mk_val<jinja::value_string>(next(request)));
   context.set_val("add_generation_prompt", jinja::mk_val<jinja::value_bool>(next(request) == "1"));
+  if (next(request) == "1") {
+    setenv("TZ", "UTC0", 1);  // noon is of the next day already east of it
+    context.current_time = kFixedDay;
+  }
   for (const char* name : {"tools", "documents"})
     context.set_val(name, jinja::mk_val<jinja::value_none>());
   auto messages = jinja::mk_val<jinja::value_array>();

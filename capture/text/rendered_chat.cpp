@@ -41,8 +41,9 @@ std::string text_of_token(const Tokenizer& tokenizer, std::int32_t id) {
 
 class Renderer {
  public:
-  Renderer(const Tokenizer& tokenizer, const std::vector<Message>& messages)
+  Renderer(const Tokenizer& tokenizer, const std::vector<Message>& messages, TemplateDay day)
       : tokenizer_(&tokenizer),
+        day_(day),
         literals_(tokenizer.special_literals()),
         break_(break_for(tokenizer.chat_template(), messages)),
         plain_(messages) {
@@ -74,7 +75,7 @@ class Renderer {
   std::vector<RenderedPart> render_parts(const std::vector<Message>& messages, bool answer) const {
     return render_chat_template(tokenizer_->chat_template(),
                                 {messages, text_of_token(*tokenizer_, tokenizer_->bos()),
-                                 text_of_token(*tokenizer_, tokenizer_->eos()), answer});
+                                 text_of_token(*tokenizer_, tokenizer_->eos()), answer, day_});
   }
 
   // nullopt for messages that the template refuses.
@@ -201,6 +202,7 @@ class Renderer {
   }
 
   const Tokenizer* tokenizer_;
+  TemplateDay day_;
   std::vector<std::string> literals_;
   std::string break_;
   std::vector<Message> plain_, messages_;  // the second with breaks
@@ -213,8 +215,9 @@ class Renderer {
 
 }  // namespace
 
-RenderedChat render_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages) {
-  return Renderer(tokenizer, messages).render();
+RenderedChat render_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages,
+                         TemplateDay day) {
+  return Renderer(tokenizer, messages, day).render();
 }
 
 }  // namespace kvloupe::capture

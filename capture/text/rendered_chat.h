@@ -39,6 +39,7 @@ struct RenderedChat {
 };
 
 // `messages` is not empty. Throws Error{Input} as render_chat_template.
-RenderedChat render_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages);
+RenderedChat render_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages,
+                         TemplateDay day);
 
 }  // namespace kvloupe::capture

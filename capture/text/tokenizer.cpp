@@ -250,6 +250,16 @@ std::int32_t Tokenizer::vocab_size() const {
   return impl_ ? static_cast<std::int32_t>(impl_->bytes_from_id.size()) : 0;
 }
 
+std::int32_t Tokenizer::text_vocab_size() const {
+  std::int32_t size = vocab_size();
+  const auto of_text = [&](std::int32_t id) {
+    const TokenType type = type_of(impl_->data, id);
+    return type == TokenType::Normal || type == TokenType::UserDefined || type == TokenType::Byte;
+  };
+  while (size > 0 && !of_text(size - 1)) --size;
+  return size;
+}
+
 std::int32_t Tokenizer::bos() const { return impl_ ? impl_->data.bos : -1; }
 bool Tokenizer::adds_bos() const { return impl_ && impl_->data.adds_bos; }
 std::int32_t Tokenizer::eos() const { return impl_ ? impl_->data.eos : -1; }

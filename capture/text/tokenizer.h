@@ -48,6 +48,8 @@ class Tokenizer {
   std::string decode_bytes(std::int32_t id) const;
   std::string decode(std::span<const std::int32_t> ids) const;
   std::int32_t vocab_size() const;
+  // One more than the last id that plain text is made into.
+  std::int32_t text_vocab_size() const;
   std::int32_t bos() const;  // -1: none
   bool adds_bos() const;     // whether the model was trained on texts that begin with bos()
   std::int32_t eos() const;

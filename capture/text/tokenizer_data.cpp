@@ -8,7 +8,10 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace kvloupe::capture {
@@ -158,13 +161,91 @@ void check_bytes(const Ids& ids) {
           fmt::format("it has no token <0x{:02X}>, so that some texts have no tokens", byte));
 }
 
+// Of an answer. The last three stand in other texts, too: "</s>" ends what HTML strikes out.
+constexpr std::array<std::string_view, 14> kEnds = {"<|eot_id|>",
+                                                    "<|eom_id|>",
+                                                    "<|im_end|>",
+                                                    "<|end|>",
+                                                    "<|return|>",
+                                                    "<|call|>",
+                                                    "<|endoftext|>",
+                                                    "<|end_of_text|>",
+                                                    "<end_of_turn>",
+                                                    "<turn|>",
+                                                    "<｜end▁of▁sentence｜>",
+                                                    "<eos>",
+                                                    "</s>",
+                                                    "[EOS]"};
+constexpr std::span<const std::string_view> kClearEnds(kEnds.data(), kEnds.size() - 3);
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view token) {
+  return std::find(names.begin(), names.end(), token) != names.end();
+}
+
+// "<...>", each from a sign to the next one.
+std::unordered_set<std::string_view> bracketed(std::string_view text) {
+  std::unordered_set<std::string_view> found;
+  for (std::size_t at = text.find('<'); at != text.npos; at = text.find('<', at + 1)) {
+    const std::size_t end = text.find_first_of("<> \t\r\n", at + 1);
+    if (end != text.npos && text[end] == '>' && end > at + 1)
+      found.insert(text.substr(at, end + 1 - at));
+  }
+  return found;
+}
+
+// Nobody writes such a name for anything else: for SentencePiece, whose scores do not tell what text is made into.
+bool is_clear_marker(std::string_view token) {
+  return token.starts_with("<|") || token.starts_with("<start_of_") ||
+         token.starts_with("<end_of_");
+}
+
+std::unordered_set<std::string> made_by_merges(const TokenizerData& data) {
+  std::unordered_set<std::string> made;
+  for (const std::string& merge : data.merges) {
+    std::string product = merge;
+    if (const auto space = product.find(' '); space != product.npos) product.erase(space, 1);
+    made.insert(std::move(product));
+  }
+  return made;
+}
+
 }  // namespace
 
+std::vector<std::string> type_markers(TokenizerData& data) {
+  std::vector<std::string> markers;
+  if (data.types.empty())
+    data.types.assign(data.tokens.size(), static_cast<std::int32_t>(TokenType::Normal));
+  if (data.types.size() != data.tokens.size()) return markers;  // is refused later
+  std::set<std::int32_t> named(data.more_ends.begin(), data.more_ends.end());
+  named.insert({data.bos, data.eos});
+  const auto bracketed_names = bracketed(data.chat_template);
+  const auto in_template = [&](const std::string& token) {
+    return bracketed_names.contains(token) &&
+           (data.kind != TokenizerKind::Scores || is_clear_marker(token));
+  };
+  const auto is_marker = [&](std::int32_t id) {
+    const std::string& token = data.tokens[id];
+    const TokenType type = type_of(data, id);
+    if (is_control(type) || type == TokenType::Byte) return false;
+    if (is_one_of(kClearEnds, token)) return true;
+    if (type != TokenType::Normal || token.size() < 3) return false;
+    const bool in_brackets = token.front() == '<' && token.back() == '>';
+    return in_template(token) || (named.contains(id) && in_brackets);
+  };
+  std::vector<std::int32_t> ids;
+  for (std::int32_t id = 0; id < static_cast<std::int32_t>(data.tokens.size()); ++id)
+    if (is_marker(id)) ids.push_back(id);
+  if (ids.empty()) return markers;
+  const auto made = made_by_merges(data);
+  for (const std::int32_t id : ids) {
+    if (made.contains(data.tokens[id])) continue;
+    data.types[id] = static_cast<std::int32_t>(TokenType::Control);
+    markers.push_back(data.tokens[id]);
+  }
+  return markers;
+}
+
 std::vector<std::int32_t> ends_by_name(const TokenizerData& data) {
-  constexpr std::array<std::string_view, 14> kNames = {
-      "<|eot_id|>",    "<|eom_id|>",           "<|im_end|>",    "<|end|>", "<|return|>", "<|call|>",
-      "<|endoftext|>", "<|end_of_text|>",      "<end_of_turn>", "<turn|>", "<eos>",      "</s>",
-      "[EOS]",         "<｜end▁of▁sentence｜>"};
   std::vector<std::int32_t> ends;
   const auto count = static_cast<std::int32_t>(data.tokens.size());
   bool harmony = false;
@@ -172,7 +253,7 @@ std::vector<std::int32_t> ends_by_name(const TokenizerData& data) {
   for (std::int32_t id = 0; id < count; ++id) {
     const std::string& token = data.tokens[id];
     if (!is_control(type_of(data, id)) || (harmony && token == "<|end|>")) continue;
-    if (std::find(kNames.begin(), kNames.end(), token) != kNames.end()) ends.push_back(id);
+    if (is_one_of(kEnds, token)) ends.push_back(id);
   }
   return ends;
 }

@@ -66,6 +66,12 @@ struct TokenizerData {
 // for data that contradict themselves: those would end the program inside llama.cpp.
 void complete_and_check(TokenizerData& data);
 
+// Some files call markers of the chat plain text: the template's would be cut into letters, and answers would not end. They
+// become control tokens: those of an answer's end by their names, and of plain tokens "<...>" those that begin or end a text
+// or stand in the chat template. What merges make of text stays text; where a vocabulary has scores in their place, the
+// template's are those that begin as markers do ("<|", "<start_of_", "<end_of_"). Returns the markers.
+std::vector<std::string> type_markers(TokenizerData& data);
+
 // Control tokens that end an answer in the families known, by their names: for files that list no more than one. A message
 // that GPT-OSS ends by <|end|> may be followed by another.
 std::vector<std::int32_t> ends_by_name(const TokenizerData& data);

@@ -61,9 +61,10 @@ SweepPass sweep_pass(const session::TraceSession& session,
 SweepPoint sweep_point_of_run(const session::TraceSession& session, int run,
                               const SweepScope& scope, const WorkContext& context);
 
-// The keys before the last of the chunks (none: of the prompt): a budget that holds them all leaves
+// The keys before the last chunk of the phase among these (none: among all): a budget that holds them all leaves
 // nothing to select.
-std::int64_t longest_past(const trace::TraceInfo& info, const std::vector<int>& chunks = {});
+std::int64_t longest_past(const trace::TraceInfo& info, const std::vector<int>& chunks = {},
+                          trace::Phase phase = trace::Phase::Prefill);
 // 16, 32, ... below `past`; it begins at a lower power of 2 where `past` is short.
 std::vector<std::int64_t> coarse_budgets(std::int64_t past);
 // What lies halfway (on a log axis) between the coarse ones, and the largest below `past`.

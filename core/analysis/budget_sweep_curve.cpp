@@ -21,12 +21,14 @@ double SweepPoint::value(replay::Number number) const {
   return numbers[number].value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-std::int64_t longest_past(const trace::TraceInfo& info, const std::vector<int>& chunks) {
-  if (!chunks.empty()) return info.chunks.at(static_cast<std::size_t>(chunks.back())).begin;
+std::int64_t longest_past(const trace::TraceInfo& info, const std::vector<int>& chunks,
+                          trace::Phase phase) {
   std::int64_t longest = 0;
-  for (const trace::ChunkInfo& chunk : info.chunks)
-    if (chunk.phase == trace::Phase::Prefill)
-      longest = std::max(longest, static_cast<std::int64_t>(chunk.begin));
+  const auto look_at = [&](const trace::ChunkInfo& chunk) {
+    if (chunk.phase == phase) longest = std::max(longest, static_cast<std::int64_t>(chunk.begin));
+  };
+  for (const int chunk : chunks) look_at(info.chunks.at(static_cast<std::size_t>(chunk)));
+  if (chunks.empty()) std::for_each(info.chunks.begin(), info.chunks.end(), look_at);
   return longest;
 }
 

@@ -27,6 +27,7 @@ class MethodAverages {
     return measured_.averager.cells(phase);
   }
   std::int64_t all_cells(trace::Phase phase) const { return measured_.averager.all_cells(phase); }
+  const std::vector<int>& layers() const { return measured_.result.layers; }
   bool leaks() const { return measured_.result.basis && measured_.result.basis->leakage; }
   std::uint64_t bytes() const { return sizeof(*this) + measured_.averager.bytes(); }
 

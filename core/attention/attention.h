@@ -51,6 +51,11 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
                                     const std::vector<std::vector<std::int32_t>>& selected,
                                     ChunkVisibility visibility);
 
+// The same where the choice lies on the device, and the host need not know it: `kept` int32
+// [num_kv_heads, n], ascending past positions that the chunk's first row sees. OpenChunk.
+at::Tensor kept_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const SoftmaxForm& softmax, const at::Tensor& kept);
+
 // The two halves of gathered_chunk_attention, to be timed apart. The tensors lie on the device of the
 // cache, the tables on the host.
 struct GatheredKeys {

@@ -277,4 +277,18 @@ at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at
   return cpu::attend_gathered(q, k_rows, v_rows, softmax, begin, positions, shared);
 }
 
+at::Tensor kept_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          PackedSoftmax softmax, const at::Tensor& kept) {
+  std::vector<std::vector<std::int32_t>> rows;
+  for (std::int64_t g = 0; g < kept.size(0); ++g) {
+    const at::Tensor row = kept[g].contiguous();
+    const auto* positions = row.const_data_ptr<std::int32_t>();
+    rows.emplace_back(positions, positions + row.numel());
+  }
+  const GatheredKeys layout =
+      layout_of(k.size(0), k.size(1), q.size(1), rows, ChunkVisibility::OpenChunk);
+  return cpu::gathered_attention(q, k, v, softmax, layout.begin, on_host(layout.positions),
+                                 on_host(layout.shared));
+}
+
 }  // namespace kvloupe::attention::cpu

@@ -19,6 +19,7 @@ op::AttentionRows attention_rows;
 op::GatherKeys gather_keys;
 op::AttendGathered attend_gathered;
 op::GatheredAttention gathered_attention;
+op::KeptAttention kept_attention;
 op::PagedAttention paged_attention;
 op::BlockSparseAttention block_sparse_attention;
 op::LaneAttention lane_attention;

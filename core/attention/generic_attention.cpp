@@ -199,4 +199,16 @@ at::Tensor gathered_attention(const at::Tensor& q, const at::Tensor& k, const at
   return generic::attend_gathered(q, k_rows, v_rows, packed_softmax, begin, positions, shared);
 }
 
+at::Tensor kept_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          PackedSoftmax packed_softmax, const at::Tensor& kept) {
+  const std::int64_t heads = k.size(0), kv_len = k.size(1), chunk_len = q.size(1);
+  const at::Tensor own =
+      positions_of(kv_len - chunk_len, kv_len, q).unsqueeze(0).expand({heads, chunk_len});
+  const at::Tensor positions = at::cat({kept.to(at::kLong), own}, 1);
+  std::vector<std::int64_t> begin;
+  for (std::int64_t g = 0; g <= heads; ++g) begin.push_back(g * positions.size(1));
+  return generic::gathered_attention(q, k, v, packed_softmax, begin, positions.flatten(),
+                                     /*shared=*/at::empty({0}, at::kByte));
+}
+
 }  // namespace kvloupe::attention::generic

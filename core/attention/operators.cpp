@@ -135,6 +135,16 @@ at::Tensor gathered_chunk_attention(const at::Tensor& q, const at::Tensor& k, co
                   on_host(layout.shared));
 }
 
+at::Tensor kept_chunk_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const SoftmaxForm& softmax, const at::Tensor& kept) {
+  check_shapes(q, k, v);
+  check_softmax(softmax, q);
+  KVLOUPE_CHECK(kept.dim() == 2 && kept.size(0) == k.size(0) && kept.scalar_type() == at::kInt);
+  KVLOUPE_CHECK(kept.size(1) <= k.size(1) - q.size(1) && kept.device() == q.device());
+  static const auto run = find_operator<op::KeptAttention>("kvloupe::kept_attention");
+  return run.call(q, k, v, packed(softmax), kept);
+}
+
 GatheredKeys gather_keys(const at::Tensor& k, const at::Tensor& v, std::int64_t chunk_len,
                          const std::vector<std::vector<std::int32_t>>& selected,
                          ChunkVisibility visibility) {

@@ -25,7 +25,8 @@ SoftmaxForm unpacked(PackedSoftmax values);
 
 // q, k, v and what belongs to them lie on one device and are of one type (number_types.h). Outputs are
 // of that type; logits, softmax and sums, and with them lse and masses, are fp32 always. Tables (begin,
-// positions, shared, kv_indptr, kv_indices, mask) lie on the host: their sizes cut the work.
+// positions, shared, kv_indptr, kv_indices, mask) lie on the host: their sizes cut the work. Only
+// `kept`, whose size says all, lies on the device.
 namespace op {
 
 using at::Tensor;
@@ -51,6 +52,10 @@ using AttendGathered = Tensor(const Tensor& q, const Tensor& k, const Tensor& v,
 using GatheredAttention = Tensor(const Tensor& q, const Tensor& k, const Tensor& v,
                                  PackedSoftmax softmax, at::IntArrayRef begin,
                                  const Tensor& positions, const Tensor& shared);
+
+// Over the chunk's own keys and those at `kept` int32 [num_kv_heads, n], which lies on the device, too.
+using KeptAttention = Tensor(const Tensor& q, const Tensor& k, const Tensor& v,
+                             PackedSoftmax softmax, const Tensor& kept);
 
 // As CSR over rows of query heads: kv_indptr int32 [rows + 1], kv_indices int32.
 using PagedAttention = Tensor(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -95,6 +100,7 @@ using GatheredLaneMass = Tensor(const Tensor& values, const Tensor& lanes, const
   DO(gathered_attention,                                                                           \
      "(Tensor q, Tensor k, Tensor v, float[] softmax, int[] begin, Tensor positions, Tensor "      \
      "shared) -> Tensor")                                                                          \
+  DO(kept_attention, "(Tensor q, Tensor k, Tensor v, float[] softmax, Tensor kept) -> Tensor")     \
   DO(paged_attention,                                                                              \
      "(Tensor q, Tensor k, Tensor v, float[] softmax, int page_size, int q_heads_per_row, int "    \
      "pages_per_head, Tensor kv_indptr, Tensor kv_indices) -> Tensor")                             \

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 
 #include <csignal>
+#include <ctime>
 
 namespace kvloupe {
 namespace {
@@ -17,9 +18,24 @@ std::shared_ptr<std::atomic<bool>>& interrupt_flag() {
 
 std::atomic<bool>* signal_flag = nullptr;
 
+// One press of Ctrl+C may come twice: from the terminal, and from the program that started this one and ends its
+// work in order.
+constexpr std::int64_t kSameWish = 1'000'000'000;  // nanoseconds
+std::atomic<std::int64_t> first_signal{0};
+
+// A signal handler may ask this clock.
+std::int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 void on_signal(int signal_number) {
-  // A second signal ends the program at once: the user must always be able to leave.
-  if (signal_flag->exchange(true)) {
+  std::int64_t before = 0;
+  if (first_signal.compare_exchange_strong(before, now())) {
+    signal_flag->store(true);
+  } else if (now() - before > kSameWish) {
+    // A later one ends the program at once: the user must always be able to leave.
     std::signal(signal_number, SIG_DFL);
     std::raise(signal_number);
   }

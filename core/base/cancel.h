@@ -44,8 +44,8 @@ struct WorkContext {
 };
 
 // The token that Ctrl+C (SIGINT), SIGTERM, SIGHUP and SIGXFSZ (a file reached the size that the shell
-// allows) raise; installs the handlers at the first call. The second of the first three ends the
-// program at once.
+// allows) raise; installs the handlers at the first call. One of the first three that comes more than a
+// second after the first ends the program at once.
 CancelToken interrupt_token();
 
 }  // namespace kvloupe

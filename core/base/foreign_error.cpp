@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <new>
 #include <optional>
 #include <string>
@@ -25,21 +27,43 @@ std::string first_line(const std::exception& thrown) {
   return text.substr(0, text.find('\n'));
 }
 
-// What Torch says of a GPU: "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...", "CUDA error: an
-// illegal memory access was encountered", "CUDA driver error: device not ready". core/cuda/status_check.h begins
-// as these do.
+bool begins_with_one(const std::string& text, std::initializer_list<const char*> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](const char* beginning) { return text.starts_with(beginning); });
+}
+
+// What Torch says of a GPU: "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...", or the others where its
+// allocator or another program holds all of it.
+bool tells_of_gpu_memory(const std::string& text) {
+  return begins_with_one(
+      text, {"CUDA out of memory", "CUDA error: out of memory",
+             "CUDA error: CUBLAS_STATUS_ALLOC_FAILED", "CUDA driver error: out of memory"});
+}
+
+// "CUDA error: an illegal memory access was encountered", "CUDA driver error: device not ready";
+// core/cuda/status_check.h begins as these do.
+bool tells_of_gpu(const std::string& text) {
+  return begins_with_one(text, {"CUDA error: ", "CUDA driver error: "});
+}
+
+// A call that was refused leaves the GPU as it was.
 bool tells_of_gpu_failure(const std::string& text) {
-  return text.starts_with("CUDA error: ") || text.starts_with("CUDA driver error: ");
+  return tells_of_gpu(text) && !tells_of_gpu_memory(text) &&
+         !begins_with_one(
+             text,
+             {"CUDA error: invalid argument", "CUDA error: invalid configuration argument",
+              "CUDA error: no kernel image is available", "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED",
+              "CUDA error: CUBLAS_STATUS_INVALID_VALUE"});
 }
 
 std::optional<Error> error_of_gpu(const std::string& what_failed, const std::string& text) {
-  if (text.starts_with("CUDA out of memory"))
+  if (tells_of_gpu_memory(text))
     return input_error(
         what_failed,
         fmt::format("the GPU has not enough memory ({})",
                     text.substr(0, text.find(". ", sizeof("CUDA out of memory")))),
         "close other programs on it, give a shorter text, or compute with --device cpu");
-  if (tells_of_gpu_failure(text))
+  if (tells_of_gpu(text))
     return input_error(what_failed, fmt::format("the GPU failed ({})", text),
                        "start the program again, and go on with --device cpu if it comes back");
   return std::nullopt;

@@ -59,6 +59,9 @@ std::unique_ptr<OwnCommand> start_python_package(const std::vector<std::string>&
   const std::string path = paths::environment("PYTHONPATH");
   std::vector<std::string> command{
       fmt::format("PYTHONPATH={}{}{}", package_folder().string(), path.empty() ? "" : ":", path)};
+  // Python would leave files beside those that were installed, which nothing removes. A checkout is linked to.
+  std::error_code none;
+  if (!fs::is_symlink(package_folder(), none)) command.emplace_back("PYTHONDONTWRITEBYTECODE=1");
   // Another of this name may be on the path.
   const fs::path program = paths::share_dir().parent_path().parent_path() / "bin" / "kvloupe";
   if (paths::environment("KVLOUPE_PROGRAM").empty() && is_program(program))

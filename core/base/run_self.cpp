@@ -206,13 +206,20 @@ std::string run_self(const std::vector<std::string>& arguments, const CancelToke
   return command.problem();
 }
 
-int run_self_here(const std::vector<std::string>& arguments) {
+int run_self_here(const std::vector<std::string>& arguments, const CancelToken& cancel) {
   Argv argv(arguments);
+  const Interruptible interruptible;
   pid_t child = 0;
-  const int started = ::posix_spawn(&child, kOwnProgram, nullptr, nullptr, argv.data(), environ);
+  const int started =
+      ::posix_spawn(&child, kOwnProgram, nullptr, &interruptible.attributes, argv.data(), environ);
   if (started != 0) throw refusal(started);
+  bool interrupted = false;
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  pid_t reaped = 0;
+  while (reaped == 0 || (reaped < 0 && errno == EINTR)) {
+    if (cancel.cancelled() && !std::exchange(interrupted, true)) ::kill(child, SIGINT);
+    reaped = ::waitpid(child, &status, WNOHANG);
+    if (reaped == 0) ::poll(nullptr, 0, 20);
   }
   return exit_code_of(status);
 }

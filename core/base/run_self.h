@@ -61,8 +61,8 @@ std::string run_self(const std::vector<std::string>& arguments, const CancelToke
 using CommandRunner = std::function<std::string(const std::vector<std::string>& arguments,
                                                 const CancelToken& cancel)>;
 
-// With the standard streams of this process. Waits for its end; as OwnCommand::exit_code(). Throws
-// Error when it cannot be started.
-int run_self_here(const std::vector<std::string>& arguments);
+// With the standard streams of this process. Waits for its end, and interrupts it once the token is
+// raised; as OwnCommand::exit_code(). Throws Error when it cannot be started.
+int run_self_here(const std::vector<std::string>& arguments, const CancelToken& cancel = {});
 
 }  // namespace kvloupe

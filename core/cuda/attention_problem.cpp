@@ -93,13 +93,25 @@ void AttentionProblem::set_dense() {
 
 void AttentionProblem::set_views(const std::vector<KeyView>& views, std::vector<int> table,
                                  std::int64_t block_size) {
+  count_views(views, block_size);
+  add_to_device(std::move(table), views);
+}
+
+void AttentionProblem::set_views(const std::vector<KeyView>& views, at::Tensor table,
+                                 std::int64_t block_size) {
+  count_views(views, block_size);
+  add_to_device({}, views);
+  table_ = std::move(table);
+  problem_.table = table_.const_data_ptr<std::int32_t>();
+}
+
+void AttentionProblem::count_views(const std::vector<KeyView>& views, std::int64_t block_size) {
   problem_.num_views = static_cast<int>(views.size());
   problem_.block_size = static_cast<int>(block_size);
   for (const KeyView& view : views) {
     problem_.most_rows = std::max(problem_.most_rows, view.num_rows);
     problem_.most_keys = std::max(problem_.most_keys, view.past_keys + view.num_queries);
   }
-  add_to_device(std::move(table), views);
 }
 
 at::TensorOptions AttentionProblem::fp32() const { return q_.options().dtype(at::kFloat); }

@@ -29,6 +29,8 @@ class AttentionProblem {
   void set_dense();
   void set_views(const std::vector<KeyView>& views, std::vector<int> table,
                  std::int64_t block_size);
+  // The same with a table that lies on the device: int32, contiguous.
+  void set_views(const std::vector<KeyView>& views, at::Tensor table, std::int64_t block_size);
 
   // All results that were asked for, in one go: `name` is that of the operator, for errors.
   at::Tensor output;
@@ -44,7 +46,9 @@ class AttentionProblem {
   // Numbers on the device, behind each other: one copy.
   void add_to_device(std::vector<int> table, const std::vector<KeyView>& views);
 
-  at::Tensor q_, k_, v_, scratch_, numbers_;
+  void count_views(const std::vector<KeyView>& views, std::int64_t block_size);
+
+  at::Tensor q_, k_, v_, scratch_, numbers_, table_;
   std::vector<float> sinks_;
   RowAttention problem_;
 };

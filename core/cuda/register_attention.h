@@ -27,6 +27,7 @@ void register_attention(torch::Library& library) {
   library.impl("chunk_mass", Bound<chunk_mass, kRun>::call);
   library.impl("attend_gathered", Bound<attend_gathered, kRun>::call);
   library.impl("gathered_attention", Bound<gathered_attention, kRun>::call);
+  library.impl("kept_attention", Bound<kept_attention, kRun>::call);
   library.impl("paged_attention", Bound<paged_attention, kRun>::call);
   library.impl("block_sparse_attention", Bound<block_sparse_attention, kRun>::call);
 }

@@ -75,6 +75,32 @@ at::Tensor gathered_attention(const Run& run, const at::Tensor& q, const at::Ten
                           shared, /*packed=*/false);
 }
 
+at::Tensor kept_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
+                          const at::Tensor& v, at::ArrayRef<double> softmax,
+                          const at::Tensor& kept) {
+  if (!kernel_does(q))
+    return run_generic<attention::op::KeptAttention>("kvloupe::kept_attention", q, k, v, softmax,
+                                                     kept);
+  AttentionProblem problem(q, k, v, softmax);
+  const auto heads = static_cast<int>(kept.size(0)), count = static_cast<int>(kept.size(1));
+  const auto chunk_len = static_cast<int>(q.size(1));
+  std::vector<KeyView> views;
+  for (int g = 0; g < heads; ++g) {
+    KeyView view;
+    view.kv_head = g;
+    view.num_queries = chunk_len;
+    view.num_rows = static_cast<int>(q.size(0)) / heads * chunk_len;
+    view.first_row = g * view.num_rows;
+    view.own_begin = static_cast<int>(k.size(1)) - chunk_len;
+    view.past_keys = count;
+    view.past_list = g * count;
+    views.push_back(view);
+  }
+  problem.set_views(views, kept.contiguous(), 1);
+  problem.launch("kept_attention", run);
+  return problem.output;
+}
+
 at::Tensor paged_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
                            const at::Tensor& v, at::ArrayRef<double> softmax,
                            std::int64_t page_size, std::int64_t q_heads_per_row,

@@ -14,6 +14,10 @@ at::Tensor gathered_attention(const Run& run, const at::Tensor& q, const at::Ten
                               at::IntArrayRef begin, const at::Tensor& positions,
                               const at::Tensor& shared);
 
+at::Tensor kept_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
+                          const at::Tensor& v, at::ArrayRef<double> softmax,
+                          const at::Tensor& kept);
+
 at::Tensor paged_attention(const Run& run, const at::Tensor& q, const at::Tensor& k,
                            const at::Tensor& v, at::ArrayRef<double> softmax,
                            std::int64_t page_size, std::int64_t q_heads_per_row,

@@ -16,7 +16,8 @@ namespace kvloupe::device {
 namespace {
 
 constexpr Plugin kPlugin{"the CUDA device", "CUDA plug-in", "libkvloupe_cuda.so",
-                         "KVLOUPE_CUDA_PLUGIN", "install the CUDA toolkit (nvcc) and build again"};
+                         "KVLOUPE_CUDA_PLUGIN",
+                         "install the toolkit of CUDA 13 (nvcc) and build again"};
 
 // Opened for good, its names at hand for the plug-in.
 bool open_library(const char* name) { return ::dlopen(name, RTLD_NOW | RTLD_GLOBAL) != nullptr; }

@@ -44,7 +44,8 @@ struct Nvml {
 
 std::optional<GpuState> gpu_state(int index) {
   static const Nvml nvml;
-  if (!nvml.ready) return std::nullopt;
+  std::optional<GpuState> state;
+  if (!nvml.ready) return state;
   Handle handle = nullptr;
   unsigned int sm = 0, memory = 0, milliwatts = 0, celsius = 0;
   unsigned long long slowed_by = 0;
@@ -52,13 +53,16 @@ std::optional<GpuState> gpu_state(int index) {
   const bool answered = nvml.by_bus_id(open_cuda_device(index).bus_id.c_str(), &handle) == 0 &&
                         nvml.clock(handle, kSmClock, &sm) == 0 &&
                         nvml.clock(handle, kMemoryClock, &memory) == 0 &&
-                        nvml.power_mw(handle, &milliwatts) == 0 &&
-                        nvml.temperature(handle, kTemperatureOfGpu, &celsius) == 0 &&
                         nvml.slowdowns(handle, &slowed_by) == 0;
-  if (!answered) return std::nullopt;
-  return GpuState{static_cast<int>(sm), static_cast<int>(memory), milliwatts / 1000.0,
-                  static_cast<int>(celsius),
-                  (slowed_by & (kHwSlowdown | kSwThermal | kHwThermal | kPowerBrake)) != 0};
+  if (!answered) return state;
+  state.emplace();
+  state->sm_mhz = static_cast<int>(sm);
+  state->memory_mhz = static_cast<int>(memory);
+  if (nvml.power_mw(handle, &milliwatts) == 0) state->power_w = milliwatts / 1000.0;
+  if (nvml.temperature(handle, kTemperatureOfGpu, &celsius) == 0)
+    state->temperature_c = static_cast<int>(celsius);
+  state->throttled = (slowed_by & (kHwSlowdown | kSwThermal | kHwThermal | kPowerBrake)) != 0;
+  return state;
 }
 
 }  // namespace kvloupe::device

@@ -8,7 +8,7 @@ struct Plugin {
   const char* title;     // "CUDA plug-in"
   const char* file;      // in ../lib beside the program's folder
   const char* variable;  // environment variable that names another file
-  const char* remedy;    // where it is missing: "install the CUDA toolkit (nvcc) and build again"
+  const char* remedy;    // where it is missing: "install nvcc of CUDA 13 and build again"
 };
 
 // What the plug-in calls `symbol`. It stays loaded: what it registers with Torch cannot be taken back.

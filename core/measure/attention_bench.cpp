@@ -120,7 +120,9 @@ AttentionBench bench_attention(const AttentionBenchCase& what, int repetitions,
   bench.select = times.stats(kSelect);
   bench.dense = times.stats(dense);
   bench.dense_variant = parts[dense].name;
+  bench.dense_left_out = baseline.left_out();
   bench.key_bytes = static_cast<double>(cell.k.nbytes());
+  bench.past_key_numbers = static_cast<double>(shape.num_kv_heads * what.past_len * shape.head_dim);
   bench.discarded = times.discarded;
   bench.counts = run.counts(device::open_device(what.device), context);
   return bench;

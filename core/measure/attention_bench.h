@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kvloupe::measure {
 
@@ -37,7 +38,9 @@ struct AttentionBench {
   LatencyStats select;  // its selection alone
   LatencyStats dense;   // the fastest of the dense variants
   std::string dense_variant;
-  double key_bytes = 0;  // of the past and the chunk's keys, all KV heads
+  std::vector<DenseLeftOut> dense_left_out;
+  double key_bytes = 0;         // of the past and the chunk's keys, all KV heads
+  double past_key_numbers = 0;  // of the past's keys, all KV heads
   int discarded = 0;
   std::optional<LatencyReport::Counts> counts;  // as those of a LatencyReport
 

@@ -1,10 +1,13 @@
 #include "core/measure/dense_baseline.h"
 
 #include "core/attention/attention.h"
+#include "core/base/error.h"
+#include "core/measure/gpu_kernels.h"
 
 #include <ATen/ATen.h>
 
 #include <limits>
+#include <utility>
 
 namespace kvloupe::measure {
 namespace {
@@ -19,62 +22,90 @@ at::Tensor visibility_mask(std::int64_t chunk_len, std::int64_t kv_len, std::int
   return mask;
 }
 
+// Torch's three, whatever the softmax.
+std::vector<DenseForm> sdpa_forms(const ChunkInputs& chunk) {
+  const at::Tensor q = chunk.q, k = chunk.k, v = chunk.v;
+  const std::int64_t num_q_heads = q.size(1), chunk_len = q.size(2), head_dim = q.size(3);
+  const std::int64_t group = num_q_heads / k.size(1);
+  const double scale = chunk.scale;
+  return {
+      {"sdpa gqa",
+       [=, make_mask = chunk.mask]() -> Attend {
+         return [=, mask = make_mask()] {
+           return at::scaled_dot_product_attention(q, k, v, mask, 0, false, scale, true).squeeze(0);
+         };
+       }},
+      {"sdpa expanded",
+       [=]() -> Attend {
+         return [=, each_k = chunk.expanded_k(), each_v = chunk.expanded_v(), mask = chunk.mask()] {
+           return at::scaled_dot_product_attention(q, each_k, each_v, mask, 0, false, scale)
+               .squeeze(0);
+         };
+       }},
+      {"sdpa folded", [=, make_mask = chunk.mask]() -> Attend {
+         const at::Tensor folded = q.reshape({1, k.size(1), group * chunk_len, head_dim});
+         return [=, mask = make_mask().repeat({group, 1})] {
+           return at::scaled_dot_product_attention(folded, k, v, mask, 0, false, scale)
+               .reshape({num_q_heads, chunk_len, head_dim});
+         };
+       }}};
+}
+
+// All that there are, each with why it is none where that is known beforehand.
+std::vector<DenseForm> forms_of(const at::Tensor& whole_q, const at::Tensor& whole_k,
+                                const at::Tensor& whole_v, const SoftmaxForm& softmax) {
+  const at::Tensor q = whole_q.contiguous(), k = whole_k.contiguous(), v = whole_v.contiguous();
+  const std::int64_t chunk_len = q.size(1), group = q.size(0) / k.size(0);
+  const std::int64_t hidden = softmax.first_visible(k.size(1) - chunk_len);
+  const std::int64_t kv_len = k.size(1) - hidden;
+  const auto seen = [&](const at::Tensor& whole) {
+    return whole.narrow(1, hidden, kv_len).contiguous().unsqueeze(0);
+  };
+  const auto expanded = [group](const at::Tensor& shared) {
+    return made_once([=] { return group == 1 ? shared : shared.repeat_interleave(group, 1); });
+  };
+  ChunkInputs chunk{q.unsqueeze(0), seen(k), seen(v), {}, {}, {}, softmax.scale};
+  chunk.expanded_k = expanded(chunk.k);
+  chunk.expanded_v = expanded(chunk.v);
+  chunk.mask = made_once([=, window = softmax.window, options = q.options()] {
+    return visibility_mask(chunk_len, kv_len, window).to(options);
+  });
+
+  std::vector<DenseForm> forms = sdpa_forms(chunk);
+  forms.push_back({kOwnForm, [=]() -> Attend {
+                     return [=] {
+                       return attention::dense_chunk_attention(q, k, v, softmax, false).output;
+                     };
+                   }});
+  if (q.is_cuda())
+    for (DenseForm& form : gpu_kernels(chunk)) {
+      if (softmax.window > 0) form.why_not = "it is not asked where a window hides keys";
+      forms.push_back(std::move(form));
+    }
+  if (softmax.softcap > 0 || !softmax.sink_logits.empty())
+    for (DenseForm& form : forms)
+      if (form.name != kOwnForm) form.why_not = "it knows no softcap and no sink";
+  return forms;
+}
+
 }  // namespace
 
 DenseBaseline::DenseBaseline(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const SoftmaxForm& softmax)
-    : softmax_(softmax), num_q_heads_(q.size(0)), chunk_len_(q.size(1)), head_dim_(q.size(2)) {
-  const std::int64_t group = q.size(0) / k.size(0);
-  whole_k_ = k.contiguous();
-  whole_v_ = v.contiguous();
-  const std::int64_t hidden = softmax.first_visible(k.size(1) - chunk_len_);
-  const std::int64_t kv_len = k.size(1) - hidden;
-  q_ = q.contiguous().unsqueeze(0);
-  k_ = whole_k_.narrow(1, hidden, kv_len).contiguous().unsqueeze(0);
-  v_ = whole_v_.narrow(1, hidden, kv_len).contiguous().unsqueeze(0);
-  expanded_k_ = group == 1 ? k_ : k_.repeat_interleave(group, 1);
-  expanded_v_ = group == 1 ? v_ : v_.repeat_interleave(group, 1);
-  folded_q_ = q_.reshape({1, k.size(0), group * chunk_len_, head_dim_});
-  mask_ = visibility_mask(chunk_len_, kv_len, softmax.window);
-  mask_ = mask_.to(q.options());
-  folded_mask_ = mask_.repeat({group, 1});
-  if (q.is_cuda() && is_plain() && softmax.window == 0)
-    gpu_kernels_ = those_that_agree(
-        gpu_kernels({q_, k_, v_, expanded_k_, expanded_v_, mask_, softmax.scale}), run_own());
-}
-
-bool DenseBaseline::is_plain() const {
-  return softmax_.softcap <= 0 && softmax_.sink_logits.empty();
-}
-
-at::Tensor DenseBaseline::run_gqa() const {
-  return at::scaled_dot_product_attention(q_, k_, v_, mask_, 0, false, softmax_.scale, true)
-      .squeeze(0);
-}
-
-at::Tensor DenseBaseline::run_expanded() const {
-  return at::scaled_dot_product_attention(q_, expanded_k_, expanded_v_, mask_, 0, false,
-                                          softmax_.scale)
-      .squeeze(0);
-}
-
-at::Tensor DenseBaseline::run_folded() const {
-  return at::scaled_dot_product_attention(folded_q_, k_, v_, folded_mask_, 0, false, softmax_.scale)
-      .reshape({num_q_heads_, chunk_len_, head_dim_});
-}
-
-at::Tensor DenseBaseline::run_own() const {
-  return attention::dense_chunk_attention(q_[0], whole_k_, whole_v_, softmax_, false).output;
+                             const SoftmaxForm& softmax) {
+  // What those of the processor give the tests compare.
+  const at::Tensor expected = q.is_cpu() ? at::Tensor() : plain_attention(q, k, v, softmax);
+  chosen_ = choose_forms(forms_of(q, k, v, softmax), expected);
+  if (!chosen_.forms.empty()) return;
+  std::string why = "each form of it is left out";
+  for (const DenseLeftOut& one : chosen_.left_out) why += " (" + one.form + ": " + one.why + ")";
+  throw input_error("dense attention cannot be timed", why,
+                    "time it after fewer keys, or on --device cpu");
 }
 
 std::vector<TimedPart> DenseBaseline::parts() const {
-  if (!is_plain()) return {{"kvloupe", [this] { run_own(); }}};
-  std::vector<TimedPart> parts = {{"sdpa gqa", [this] { run_gqa(); }},
-                                  {"sdpa expanded", [this] { run_expanded(); }},
-                                  {"sdpa folded", [this] { run_folded(); }},
-                                  {"kvloupe", [this] { run_own(); }}};
-  for (const NamedAttention& kernel : gpu_kernels_)
-    parts.push_back({kernel.name, [&kernel] { kernel.run(); }});
+  std::vector<TimedPart> parts;
+  for (const NamedAttention& form : chosen_.forms)
+    parts.push_back({form.name, [run = form.run] { run(); }});
   return parts;
 }
 

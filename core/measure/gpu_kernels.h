@@ -2,36 +2,25 @@
 // Private to core/measure: needs Torch.
 #pragma once
 
+#include "core/measure/dense_forms.h"
+
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <string>
 #include <vector>
 
 namespace kvloupe::measure {
-
-struct NamedAttention {
-  std::string name;                 // "flash, fp16"
-  std::function<at::Tensor()> run;  // [1, num_q_heads, m, head_dim]
-};
 
 // Of a chunk, all of one type, fp32 or fp16: the queries are the last m of T, and causal.
 struct ChunkInputs {
   at::Tensor q;                       // [1, num_q_heads, m, head_dim]
   at::Tensor k, v;                    // [1, num_kv_heads, T, head_dim]
-  at::Tensor expanded_k, expanded_v;  // [1, num_q_heads, T, head_dim]
-  at::Tensor mask;                    // [m, T]: 0 or -inf
+  MakeTensor expanded_k, expanded_v;  // [1, num_q_heads, T, head_dim]
+  MakeTensor mask;                    // [m, T]: 0 or -inf
   double scale = 1;
 };
 
 // Flash, memory-efficient and cuDNN attention in fp16, which the first and the last do not do in fp32.
-// For a chunk in fp32 memory-efficient attention in fp32 beside them, and copies in fp16, made here,
-// before anything is timed.
-std::vector<NamedAttention> gpu_kernels(const ChunkInputs& chunk);
-
-// Those that Torch runs here and that give `expected` [num_q_heads, m, head_dim], to 2 % of its largest
-// number; of the others a line in the log says why.
-std::vector<NamedAttention> those_that_agree(std::vector<NamedAttention> forms,
-                                             const at::Tensor& expected);
+// For a chunk in fp32 memory-efficient attention in fp32 beside them, and copies in fp16.
+std::vector<DenseForm> gpu_kernels(const ChunkInputs& chunk);
 
 }  // namespace kvloupe::measure

@@ -67,6 +67,7 @@ LatencyReport measure_latency(const session::TraceSession& session,
   report.chunk_len = cell.chunk_len;
   report.lengthened = options.past_len.has_value();
   report.executed = is_executed(run.spec(), device.kind);
+  report.dense_left_out = dense.left_out();
   const Peaks& peaks = peaks_of(options.device, type);  // before anything is timed
   RoundOptions rounds;
   rounds.repetitions = options.repetitions;

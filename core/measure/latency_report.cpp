@@ -16,6 +16,15 @@ std::string span_of(int least, int largest) {
                           : format_count(least) + " to " + format_count(largest);
 }
 
+// ", up to 346 W and 57 C", of what is known.
+std::string most_of(const GpuConditions& gpu) {
+  std::string most;
+  if (gpu.most_power_w) most = fmt::format(", up to {:.0f} W", *gpu.most_power_w);
+  if (gpu.most_celsius)
+    most += fmt::format("{} {} C", most.empty() ? ", up to" : " and", *gpu.most_celsius);
+  return most;
+}
+
 }  // namespace
 
 LatencyStats stats_of(std::vector<double> samples_ms) {
@@ -30,11 +39,11 @@ LatencyStats stats_of(std::vector<double> samples_ms) {
 }
 
 std::string words_of(const GpuConditions& gpu) {
-  std::string text = fmt::format("GPU at {} MHz, memory {} MHz, up to {:.0f} W and {} C",
-                                 span_of(gpu.least_sm_mhz, gpu.largest_sm_mhz),
-                                 span_of(gpu.least_memory_mhz, gpu.largest_memory_mhz),
-                                 gpu.most_power_w, gpu.most_celsius);
-  if (gpu.rounds == 0) text = "GPU";
+  std::string text = "GPU";
+  if (gpu.rounds > 0)
+    text +=
+        fmt::format(" at {} MHz, memory {} MHz{}", span_of(gpu.least_sm_mhz, gpu.largest_sm_mhz),
+                    span_of(gpu.least_memory_mhz, gpu.largest_memory_mhz), most_of(gpu));
   if (gpu.throttled > 0)
     text += fmt::format(", throttled in {} round{}, which do{} not count", gpu.throttled,
                         gpu.throttled == 1 ? "" : "s", gpu.throttled == 1 ? "es" : "");

@@ -21,12 +21,13 @@ struct LatencyStats {
 // Median and quartiles; quartiles interpolate linearly between the samples.
 LatencyStats stats_of(std::vector<double> samples_ms);
 
-// What a GPU's driver said after the rounds that count; least and largest clocks, most power and heat.
+// What a GPU's driver said after the rounds that count; least and largest clocks, most power and heat, where it tells
+// them.
 struct GpuConditions {
   int least_sm_mhz = 0, largest_sm_mhz = 0;
   int least_memory_mhz = 0, largest_memory_mhz = 0;
-  double most_power_w = 0;
-  int most_celsius = 0;
+  std::optional<double> most_power_w = {};
+  std::optional<int> most_celsius = {};
   int rounds = 0;
   int throttled = 0;  // rounds thrown away because its clocks were held down
 };
@@ -36,6 +37,12 @@ inline constexpr const char* kNotTimed =
     "not timed: every round was disturbed; run again when nothing else runs";
 inline constexpr const char* kUnknownConditions =
     "clocks, power and heat are not known (no NVML), throttled rounds are not noticed";
+
+// A form of dense attention that nothing was compared with.
+struct DenseLeftOut {
+  std::string form;  // "sdpa gqa"
+  std::string why;
+};
 
 // How attention reads what was selected.
 enum class KvReads {
@@ -59,6 +66,7 @@ struct LatencyReport {
   // `gather` is the time of copying, or of making tables or masks.
   KvReads reads = KvReads::Copies;
   std::string dense_variant;  // which of the dense baselines was fastest
+  std::vector<DenseLeftOut> dense_left_out;
   // Set where the method attends to all keys in this cell: it ran dense attention itself.
   std::optional<trace::DenseReason> dense_reason;
   // The run multiplied only what the method uses by its definition (is_executed). Else it is simulated,

@@ -101,7 +101,7 @@ std::vector<TimedPart> MethodRun::parts(const WorkContext& context) {
   const auto ready = [this, &context] { prepare(context); };
   return {{"chain", [this] { chain(); }, ready},
           {"select", [this] { select(); }, ready},
-          {"gather", [this] { gather(); }},
+          {"gather", [this] { gather(); }, [this] { selected(); }},
           {"attend", [this] { attend(); }}};
 }
 
@@ -112,6 +112,7 @@ std::optional<LatencyReport::Counts> MethodRun::counts(const device::DeviceInfo&
   const auto of_chain = device::count_device_work(device, [&] { chain(); });
   prepare(context);
   const auto of_select = device::count_device_work(device, [&] { select(); });
+  selected();
   const auto of_gather = device::count_device_work(device, [&] { gather(); });
   const auto of_attend = device::count_device_work(device, [&] { attend(); });
   if (!of_chain || !of_select || !of_gather || !of_attend) return std::nullopt;
@@ -129,8 +130,13 @@ void MethodRun::prepare(const WorkContext& context) {
 }
 
 void MethodRun::select() {
-  selected_ = selector_->select(cell_);
+  selected_ = selector_->select_there(cell_);
   selector_->evict(cell_);
+}
+
+const selection::CellSelection& MethodRun::selected() {
+  selection::bring_rows(selected_);
+  return selected_;
 }
 
 void MethodRun::chain() {
@@ -142,7 +148,7 @@ void MethodRun::gather() {
   gathered_.clear();
   tables_.reset();
   mask_ = at::Tensor();
-  if (!selected_.chooses_keys()) return;  // dense attention reads the cache as it lies
+  if (!selected().chooses_keys()) return;  // dense attention reads the cache as it lies
   if (selected_.reads_masks) {
     mask_ = selection::mask_of(selection::masks_of(selected_));
     return;
@@ -204,7 +210,8 @@ double MethodRun::pairs_of_masks(std::int64_t row) const {
   return causal * replay::native_shares(*selected_.blocks, static_cast<int>(row), 1).causal;
 }
 
-Work MethodRun::attention_work() const {
+Work MethodRun::attention_work() {
+  selected();
   const auto dim = static_cast<double>(cell_.q.size(2));
   const auto own = static_cast<double>(cell_.chunk_len);
   // Rows of the chunk that see a key: from the key's own on, as far as a window reaches.

@@ -56,16 +56,17 @@ class MethodRun {
   // What these ask of a device in a cell after the first; none for the CPU, and where it cannot be counted.
   std::optional<LatencyReport::Counts> counts(const device::DeviceInfo& device,
                                               const WorkContext& context);
+  // Its rows may be pending, for who attends does not read them.
   void select();
-  void gather();
+  void gather();        // by tables of the host
   at::Tensor attend();  // [num_q_heads, m, head_dim]
 
   // How the selected KVs are read; after gather().
   KvReads reads() const;
-  // After select().
-  const selection::CellSelection& selected() const { return selected_; }
+  // After select(), with its rows.
+  const selection::CellSelection& selected();
   // Of attention over what was selected, lanes left out counted as left out.
-  Work attention_work() const;
+  Work attention_work();
 
  private:
   // A piece of the cell that attends to one gathering: all KV heads at once, or, for methods whose

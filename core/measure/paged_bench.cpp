@@ -3,7 +3,6 @@
 #include "core/attention/attention.h"
 #include "core/attention/paged_attention.h"
 #include "core/base/error.h"
-#include "core/device/default_device.h"
 #include "core/device/scalar_type.h"
 #include "core/device/torch_device.h"
 #include "core/measure/dense_baseline.h"
@@ -150,10 +149,9 @@ double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len, const st
   const double kv = 2 * keys * kHeadDim * (kKvHeads + kQHeads);  // as cached, and expanded
   const double masks = queries * keys * (1 + kGroup);            // for the chunk, and folded
   const double others = 4 * queries * kHeadDim * kQHeads;
-  // Where no kernel of a GPU takes the mask, Torch makes all logits, their weights and a copy of these.
-  const double logits = device == device::kCpu ? 0 : 3 * sizeof(float) * kQHeads * queries * keys;
-  // Torch's own buffers, and a copy of the kept keys.
-  return 1.25 * number_bytes * (kv + masks + others) + logits;
+  // Torch's own buffers, and a copy of the kept keys. Where no kernel of a GPU takes a form's mask Torch makes all
+  // logits: such a form is left out where they have no room.
+  return 1.25 * number_bytes * (kv + masks + others);
 }
 
 PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,
@@ -181,6 +179,7 @@ PagedBench bench_paged(std::int64_t past_len, std::int64_t chunk_len,
   const std::size_t dense = fastest_of(times, 0, num_dense);
   bench.dense = times.stats(dense);
   bench.dense_variant = parts[dense].name;
+  bench.dense_left_out = baseline.left_out();
   bench.discarded = times.discarded;
   for (std::size_t i = 0; i < sparsities.size(); ++i) {
     PagedSide side = executions[i]->describe(sparsities[i]);

@@ -30,13 +30,14 @@ struct PagedBench {
   std::int64_t past_len = 0, chunk_len = 0;
   LatencyStats dense;  // the fastest of the dense variants
   std::string dense_variant;
+  std::vector<DenseLeftOut> dense_left_out;
   std::vector<PagedSide> sides;  // in the order asked for
   int discarded = 0;
 
   double speed_up(std::size_t side) const { return dense.median_ms / sides[side].paged.median_ms; }
 };
 
-// Memory that bench_paged needs.
+// Memory that bench_paged needs, less that of a dense form which it does without where there is no more.
 double paged_bench_bytes(std::int64_t past_len, std::int64_t chunk_len, const std::string& device);
 
 // All sides take turns with the dense variants; three rounds where a part takes more than 5 s, else

@@ -56,6 +56,7 @@ class LayerLoss {
     for (SpanHead& head : heads_) {
       const auto row = static_cast<std::size_t>(head.row);
       loss.dense_heads += !chose_[row];
+      loss.idle_heads += chose_[row] && head.keys == 0;
       if (head.keys == 0) continue;
       if (budgets) head.enough = budgets->rows.at(row);
       loss.heads.push_back(head);
@@ -125,6 +126,10 @@ SpanLoss described(const session::TraceSession& session, const SpanLossRequest& 
   if (request.method.known() && request.method.spec->traits().evicts())
     trace::require_queries(session.info(), loss.chunks.empty() ? 0 : loss.chunks.back() + 1,
                            fmt::format("what {} lost is not known", request.method.spec->id()));
+  if (!loss.chunks.empty()) {
+    const auto last = static_cast<std::size_t>(loss.chunks.back());
+    loss.comes_before = request.span.keys.meets(0, session.info().chunks[last].begin);
+  }
   loss.has_causes = true;
   loss.has_budgets =
       request.want_budgets && request.method.known() && request.method.spec->has_budget();

@@ -61,6 +61,8 @@ struct SpanLoss {
   std::vector<int> chunks;          // those looked at
   std::vector<SpanHead> heads;      // by layer and row
   int dense_heads = 0;              // that kept everything in every one of the chunks
+  int idle_heads = 0;               // that chose, but never among the span's keys
+  bool comes_before = false;        // some of the span, before the last of the chunks
   bool has_causes = false;          // and masses
   std::vector<SpanChange> changes;  // most heads first
   bool has_budgets = false;

@@ -116,6 +116,8 @@ void SpanLoss::add(const SpanLoss& other) {
   layers.insert(layers.end(), other.layers.begin(), other.layers.end());
   heads.insert(heads.end(), other.heads.begin(), other.heads.end());
   dense_heads += other.dense_heads;
+  idle_heads += other.idle_heads;
+  comes_before |= other.comes_before;
   exact_budgets &= other.exact_budgets;
   for (const SpanChange& change : other.changes) {
     const auto same = std::find_if(changes.begin(), changes.end(), [&](const SpanChange& mine) {
@@ -145,6 +147,7 @@ SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
     for (std::size_t row = 0; row < of_layer.size(); ++row) {
       if (of_layer[row].keys > 0) loss.heads.push_back(of_layer[row]);
       loss.dense_heads += !chose[row];
+      loss.idle_heads += chose[row] && of_layer[row].keys == 0;
     }
     of_layer.clear();
     chose.clear();
@@ -154,6 +157,7 @@ SpanLoss count_span(const ReplayResult& run, const MethodChoice& method,
     if (i > 0 && cell.layer != run.cells[i - 1].layer) close();
     if (std::find(loss.chunks.begin(), loss.chunks.end(), cell.chunk) == loss.chunks.end())
       loss.chunks.push_back(cell.chunk);
+    loss.comes_before |= span.keys.meets(0, cell.span.begin);
     if (of_layer.empty()) {
       chose.assign(cell.rows.size(), false);
       for (std::size_t row = 0; row < cell.rows.size(); ++row)
@@ -199,10 +203,13 @@ std::string sentence_of(const SpanLoss& loss) {
   const std::string name = printable(brief_name(loss.method));
   const std::string span = printable(loss.span.name);
   const std::string where = words_of_chunks(loss.chunks);
+  if (sums.heads == 0 && !loss.comes_before)
+    return fmt::format("{} no key of {} comes before the chunk.", where, span);
+  // Of those that chose a window hides the span, or it came after the chunks in which they did.
   if (sums.heads == 0)
-    return loss.dense_heads > 0
+    return loss.dense_heads > 0 && loss.idle_heads == 0
                ? fmt::format("{} {} keeps every key: none of {} is lost.", where, name, span)
-               : fmt::format("{} no key of {} comes before the chunk.", where, span);
+               : fmt::format("{} {} does not choose among keys of {}.", where, name, span);
   std::string text = where + ' ' + name + kept_words(loss, sums, span);
   if (!loss.has_causes) return text;
   if (const auto matter = loss.heads_of_mass(kShareThatMatters); !matter.empty()) {

@@ -69,6 +69,9 @@ at::Tensor attend_selected(const MethodSpec& spec, const trace::ModelInfo& model
   if (!selection.chooses_keys())
     return attention::dense_chunk_attention(q, cell.k, cell.v, softmax, false).output;
 
+  if (selection.pending)
+    return attention::kept_chunk_attention(q, cell.k, cell.v, softmax, selection.pending->indices);
+
   if (selection.reads_masks) {
     const trace::BlockMasks& masks = masks_of(selection);
     return attention::block_sparse_chunk_attention(q, cell.k, cell.v, softmax,

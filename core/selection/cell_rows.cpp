@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <iterator>
 
 namespace kvloupe::selection {
@@ -150,6 +151,21 @@ std::vector<SelectedRow> rows_of(const KeptRows& kept) {
   for (std::size_t row = 0; row < rows.size(); ++row) {
     rows[row].positions = std::move(positions[row]);
     rows[row].ties_at_cut = ties[row];
+  }
+  return rows;
+}
+
+std::vector<SelectedRow> rows_of(const at::Tensor& order, const at::Tensor& counts,
+                                 const at::Tensor& ties) {
+  const std::vector<at::Tensor> host = host_copies({order, counts, ties});
+  std::vector<std::vector<std::int32_t>> best = rows_on_host(host[0]);
+  const auto kept = on_host<std::int64_t>(host[1]), tied = on_host<std::int64_t>(host[2]);
+  std::vector<SelectedRow> rows(best.size());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    best[row].resize(static_cast<std::size_t>(kept[row]));
+    std::sort(best[row].begin(), best[row].end());
+    rows[row].positions = std::move(best[row]);
+    rows[row].ties_at_cut = tied[row];
   }
   return rows;
 }

@@ -92,5 +92,9 @@ at::Tensor gather_keys(const Cell& cell, std::int64_t kv_head,
 std::vector<SelectedRow> rows_of(const KeptRows& kept);
 // The same of several, one after the other; the host waits once. An empty row where nothing was asked (undefined).
 std::vector<SelectedRow> rows_of(const std::vector<KeptRows>& kept);
+// Rows that keep different numbers of keys: int32 order [R, n] best first, int64 counts [R] of those that are
+// kept, at most n, int64 ties [R] (ties_at_cut). The host waits once.
+std::vector<SelectedRow> rows_of(const at::Tensor& order, const at::Tensor& counts,
+                                 const at::Tensor& ties);
 
 }  // namespace kvloupe::selection

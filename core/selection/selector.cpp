@@ -1,6 +1,7 @@
 #include "core/selection/selector.h"
 
 #include "core/base/error.h"
+#include "core/selection/cell_rows.h"
 #include "core/selection/spec/method.h"
 #include "core/selection/spec/method_list.h"
 
@@ -38,6 +39,12 @@ Cell visible_part(const Cell& cell) {
   if (cell.v.defined()) part.v = cell.v.narrow(1, hidden, cell.kv_len() - hidden);
   if (cell.novelty.defined()) part.novelty = cell.novelty.narrow(0, hidden, part.kv_len());
   return part;
+}
+
+void bring_rows(CellSelection& selection) {
+  if (!selection.pending) return;
+  selection.rows = rows_of(*selection.pending);
+  selection.pending.reset();
 }
 
 std::vector<std::vector<std::int32_t>> Selector::evict(const Cell&) { return {}; }

@@ -89,7 +89,12 @@ struct CellSelection : trace::CellRecord {
   // method compares: [num_q_heads, Q_b] row-major, else empty.
   BlockTable<float> block_scores;
   std::vector<float> block_thresholds;
+  // What was chosen lies on the device still, the same number of past keys for each KV head: attention takes it
+  // as it is, and `rows` is empty until bring_rows().
+  std::optional<KeptRows> pending;
 };
+// To the host, which waits for it; nothing where nothing is pending.
+void bring_rows(CellSelection& selection);
 
 // Of methods that score keys against a few rows of the chunk: int32 [num_q_heads, slots] rows of q, on its
 // device, slot by slot, and what score_keys() makes of them.
@@ -103,6 +108,8 @@ class Selector {
   virtual ~Selector() = default;
   // What the chunk's queries attend to.
   virtual CellSelection select(const Cell& cell) = 0;
+  // The same for who attends before it reads the rows: they may be pending.
+  virtual CellSelection select_there(const Cell& cell) { return select(cell); }
   // Eviction: what dies after the chunk, per row, ascending. `cell` is the one that was selected
   // for, with probe_q where the method needs it. Else empty.
   virtual std::vector<std::vector<std::int32_t>> evict(const Cell& cell);

@@ -20,11 +20,18 @@ void VisibilitySelector::note_dense(const Cell&, std::int64_t, std::int64_t) {}
 std::optional<PrunedLanes> VisibilitySelector::lanes(const Cell&) { return std::nullopt; }
 
 CellSelection VisibilitySelector::select(const Cell& whole) {
+  CellSelection result = select_there(whole);
+  bring_rows(result);
+  return result;
+}
+
+CellSelection VisibilitySelector::select_there(const Cell& whole) {
   const Cell cell = visible_part(whole);
   CellSelection result = select_visible(cell);
   result.first_candidate = cell.first_key;
   if (cell.first_key == 0) return result;
   const auto shift = static_cast<std::int32_t>(cell.first_key);
+  if (result.pending) result.pending->indices = result.pending->indices + shift;
   for (SelectedRow& row : result.rows)
     for (auto* positions : {&row.positions, &row.forced})
       for (std::int32_t& position : *positions) position += shift;
@@ -46,12 +53,24 @@ CellSelection VisibilitySelector::select_visible(const Cell& cell) {
   const std::int64_t budget = result.budget_tokens.value_or(candidates);
   if (auto pruned = lanes(cell)) add_lanes(std::move(*pruned), result);
   if (!result.dense_reason) {
-    result.rows = choose(cell, candidates, budget);
+    // Keys that are moved, and those of the chunk among the candidates, are gathered by the host's tables.
+    const bool may_stay = !cell.q.is_cpu() && !result.lanes && spec_.scope() == BudgetScope::Past &&
+                          !spec_.traits().reassigns_positions;
+    Chosen chosen = may_stay ? choose_there(cell, candidates, budget)
+                             : Chosen{choose(cell, candidates, budget), {}};
+    result.rows = std::move(chosen.rows);
+    result.pending = std::move(chosen.there);
     return result;
   }
   note_dense(cell, candidates, std::min(budget, candidates));
   result.rows.assign(static_cast<std::size_t>(num_rows(cell)), SelectedRow{range(0, candidates)});
   return result;
+}
+
+VisibilitySelector::Chosen VisibilitySelector::choose_there(const Cell& cell,
+                                                            std::int64_t num_candidates,
+                                                            std::int64_t budget) {
+  return {choose(cell, num_candidates, budget), {}};
 }
 
 std::vector<RowEvidence> VisibilitySelector::evidence_of(const Cell&, std::int64_t, std::int64_t) {
@@ -84,21 +103,28 @@ at::Tensor ScoringSelector::all_scores(const Cell& cell, std::int64_t num_candid
 
 std::vector<SelectedRow> ScoringSelector::choose(const Cell& cell, std::int64_t num_candidates,
                                                  std::int64_t budget) {
+  Chosen chosen = choose_there(cell, num_candidates, budget);
+  return chosen.there ? rows_of(*chosen.there) : std::move(chosen.rows);
+}
+
+VisibilitySelector::Chosen ScoringSelector::choose_there(const Cell& cell,
+                                                         std::int64_t num_candidates,
+                                                         std::int64_t budget) {
   const at::Tensor all = all_scores(cell, num_candidates);
-  const std::vector<std::int64_t> counts = num_kept(all, budget);
-  if (counts.empty()) return rows_of(keep_best_rows(all, budget));
-  std::vector<SelectedRow> rows;
-  for (std::size_t row = 0; row < counts.size(); ++row)
-    rows.push_back(std::move(
-        rows_of(keep_best_rows(all.narrow(0, static_cast<std::int64_t>(row), 1), counts[row]))
-            .front()));
-  return rows;
+  const auto kept = shares(all, budget);
+  if (!kept) return {{}, keep_best_rows(all, budget)};
+  const at::Tensor falling = all.gather(1, kept->order.to(at::kLong));
+  const at::Tensor cut = falling.gather(1, (kept->counts - 1).unsqueeze(1));
+  return {rows_of(kept->order.narrow(1, 0, std::min(budget, num_candidates)), kept->counts,
+                  falling.ge(cut).sum(1) - kept->counts),
+          {}};
 }
 
 std::vector<RowEvidence> ScoringSelector::evidence_of(const Cell& cell, std::int64_t num_candidates,
                                                       std::int64_t budget) {
   const at::Tensor all = all_scores(cell, num_candidates);
-  const std::vector<std::int64_t> counts = num_kept(all, budget);
+  const auto kept = shares(all, budget);
+  const auto counts = kept ? on_host<std::int64_t>(kept->counts) : std::vector<std::int64_t>();
   const std::vector<float> scores = on_host<float>(all);
   std::vector<RowEvidence> rows;
   for (std::int64_t row = 0; row < all.size(0); ++row)
@@ -108,8 +134,9 @@ std::vector<RowEvidence> ScoringSelector::evidence_of(const Cell& cell, std::int
   return rows;
 }
 
-std::vector<std::int64_t> ScoringSelector::num_kept(const at::Tensor&, std::int64_t) const {
-  return {};
+std::optional<ScoringSelector::Shares> ScoringSelector::shares(const at::Tensor&,
+                                                               std::int64_t) const {
+  return std::nullopt;
 }
 
 }  // namespace kvloupe::selection

@@ -14,6 +14,7 @@ class VisibilitySelector : public Selector {
  public:
   explicit VisibilitySelector(MethodSpec spec) : spec_(std::move(spec)) {}
   CellSelection select(const Cell& cell) final;
+  CellSelection select_there(const Cell& cell) final;
   std::vector<RowEvidence> evidence(const Cell& cell) final;
 
   // What follows speaks of the cell without the keys that a window hides (visible_part): positions
@@ -23,6 +24,12 @@ class VisibilitySelector : public Selector {
   // The rows of a cell that is not dense: `budget` of the candidates [0, num_candidates) each.
   virtual std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                           std::int64_t budget) = 0;
+  // The same choice: left on the device (`there`), where all rows keep as many, or the rows. The default: the rows.
+  struct Chosen {
+    std::vector<SelectedRow> rows;
+    std::optional<KeptRows> there;
+  };
+  virtual Chosen choose_there(const Cell& cell, std::int64_t num_candidates, std::int64_t budget);
   // Dense although the candidates exceed the budget, beside Traits::dense_layers. The default:
   // decoding, where the method does not select then.
   virtual bool dense_by_rule(const Cell& cell) const;
@@ -53,13 +60,19 @@ class ScoringSelector : public VisibilitySelector {
  protected:
   std::vector<SelectedRow> choose(const Cell& cell, std::int64_t num_candidates,
                                   std::int64_t budget) final;
+  Chosen choose_there(const Cell& cell, std::int64_t num_candidates, std::int64_t budget) final;
   std::vector<RowEvidence> evidence_of(const Cell& cell, std::int64_t num_candidates,
                                        std::int64_t budget) final;
   // Scores of the candidates [0, num_candidates), [num_kv_heads, num_candidates] on the cell's device,
   // whatever the budget is. Higher is kept.
   virtual at::Tensor scores(const Cell& cell, std::int64_t num_candidates) = 0;
-  // How many keys of each row of scores are kept, at most `budget`. None: all of it, the default.
-  virtual std::vector<std::int64_t> num_kept(const at::Tensor& scores, std::int64_t budget) const;
+  // Of rows that keep different numbers of keys, each at least one and at most `budget`.
+  struct Shares {
+    at::Tensor order;   // int32 [rows, candidates], best first
+    at::Tensor counts;  // int64 [rows] how many of them are kept
+  };
+  // Nothing: each row keeps the budget, the default.
+  virtual std::optional<Shares> shares(const at::Tensor& scores, std::int64_t budget) const;
 
  private:
   at::Tensor all_scores(const Cell& cell, std::int64_t num_candidates);

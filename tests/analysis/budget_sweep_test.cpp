@@ -182,5 +182,18 @@ TEST(BudgetSweep, ATargetIsReachedFromWhereNoLargerBudgetMissesIt) {
   EXPECT_EQ(reached_from(points, Number::MassRecall, kSweepTargets[0])->at, 16);
 }
 
+// Decode steps come after the prompt, and are averaged apart.
+TEST(LongestPast, IsThatOfTheLastChunkOfThePhase) {
+  using trace::Phase;
+  trace::TraceInfo info;
+  info.chunks = {{0, 16, Phase::Prefill}, {16, 16, Phase::Prefill}, {32, 16, Phase::Prefill},
+                 {48, 6, Phase::Prefill}, {54, 1, Phase::Decode},   {55, 1, Phase::Decode}};
+  EXPECT_EQ(longest_past(info), 48);
+  EXPECT_EQ(longest_past(info, {1, 2}), 32);
+  EXPECT_EQ(longest_past(info, {2, 3, 4, 5}), 48);
+  EXPECT_EQ(longest_past(info, {2, 3, 4, 5}, Phase::Decode), 55);
+  EXPECT_EQ(longest_past(info, {}, Phase::Decode), 55);
+}
+
 }  // namespace
 }  // namespace kvloupe::analysis

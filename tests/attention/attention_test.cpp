@@ -195,6 +195,18 @@ TEST(GatheredChunkAttention, AgreesWithPlainLoops) {
   }
 }
 
+TEST(KeptChunkAttention, IsThatOfTheSameKeysGathered) {
+  const Inputs in =
+      make_inputs({.num_q_heads = 6, .num_kv_heads = 2, .m = 21, .past = 100, .dim = 16});
+  const at::Tensor kept =
+      at::arange(0, 100, 4, at::kInt).expand({2, 25}) + at::arange(2, at::kInt).unsqueeze(1);
+  Selected rows(2);
+  for (std::int32_t j = 0; j < 100; j += 4) rows[0].push_back(j), rows[1].push_back(j + 1);
+  const at::Tensor got = kept_chunk_attention(in.q, in.k, in.v, in.scale, kept);
+  EXPECT_TRUE(at::equal(
+      got, gathered_chunk_attention(in.q, in.k, in.v, in.scale, rows, ChunkVisibility::OpenChunk)));
+}
+
 TEST(GatheredChunkAttention, RaggedSelections) {
   const Inputs in =
       make_inputs({.num_q_heads = 6, .num_kv_heads = 3, .m = 5, .past = 40, .dim = 8});

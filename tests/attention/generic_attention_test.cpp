@@ -33,6 +33,7 @@ class GenericOnTheCpu {
     ours_.impl("gather_keys", generic::gather_keys);
     ours_.impl("attend_gathered", generic::attend_gathered);
     ours_.impl("gathered_attention", generic::gathered_attention);
+    ours_.impl("kept_attention", generic::kept_attention);
     ours_.impl("paged_attention", generic::paged_attention);
     ours_.impl("block_sparse_attention", generic::block_sparse_attention);
     ours_.impl("lane_attention", generic::lane_attention);

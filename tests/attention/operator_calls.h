@@ -76,6 +76,7 @@ class OperatorCalls {
     std::vector<CallResult> results;
     dense(softmax, place, results);
     gathered(softmax, place, results);
+    kept_there(softmax, place, results);
     paged(softmax, place, results);
     block_sparse(softmax, place, results);
     lanes(softmax, place, results);
@@ -138,6 +139,21 @@ class OperatorCalls {
                    {"gathered v, " + name, keys.v},
                    {"attend gathered, " + name, attend_gathered(q, keys, softmax)}});
       }
+    }
+  }
+
+  // As many of each KV head, of those that the first row sees.
+  void kept_there(const SoftmaxForm& softmax, const Place& place,
+                  std::vector<CallResult>& to) const {
+    const std::int64_t first = softmax.first_visible(s_.past), seen = s_.past - first;
+    at::manual_seed(11);
+    for (const std::int64_t count : {std::int64_t{0}, seen / 3, seen}) {
+      std::vector<at::Tensor> rows;
+      for (std::int64_t g = 0; g < s_.kv_heads; ++g)
+        rows.push_back(std::get<0>(at::randperm(seen).narrow(0, 0, count).sort()) + first);
+      const at::Tensor kept = at::stack(rows).to(at::kInt);
+      to.push_back({"kept there, " + std::to_string(count) + " keys",
+                    kept_chunk_attention(place(q_), k(place), v(place), softmax, place(kept))});
     }
   }
 

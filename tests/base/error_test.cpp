@@ -45,6 +45,18 @@ TEST(ErrorTest, WhatAGpuLacksIsASentenceWithARemedy) {
   EXPECT_EQ(of(of_kernel).why(), "the GPU has not enough memory (CUDA out of memory (score_keys))");
   EXPECT_FALSE(is_gpu_failure(std::runtime_error(of_kernel)));
   for (const char* text :
+       {"CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "CUDA driver error: out of memory"}) {
+    EXPECT_EQ(of(text).kind(), ErrorKind::Input) << text;
+    EXPECT_NE(of(text).why().find("has not enough memory"), std::string::npos) << text;
+    EXPECT_FALSE(is_gpu_failure(std::runtime_error(text))) << text;
+  }
+  EXPECT_FALSE(is_gpu_failure(std::runtime_error("CUDA error: invalid argument")));
+  const char* before_it_begins = "CUDA error: out of memory\nCUDA kernel errors might be";
+  EXPECT_EQ(of(before_it_begins).why(),
+            "the GPU has not enough memory (CUDA error: out of memory)");
+  EXPECT_FALSE(is_gpu_failure(std::runtime_error(before_it_begins)));
+  for (const char* text :
        {"CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be",
         "CUDA error: unspecified launch failure (score_keys)",
         "CUDA driver error: device not ready"}) {

@@ -312,5 +312,27 @@ TEST(InterruptDeathTest, ASignalWhileTheProgramEndsIsNoFault) {
       ::testing::ExitedWithCode(0), "");
 }
 
+// A terminal tells the window and what the window runs, and then the window tells that again.
+TEST(InterruptDeathTest, OnePressThatComesTwiceEndsInOrderAndALaterOneAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const CancelToken token = interrupt_token();
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+        std::raise(SIGTERM);
+        std::exit(token.cancelled() ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(
+      {
+        interrupt_token();
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(1100ms);
+        std::raise(SIGINT);
+      },
+      ::testing::KilledBySignal(SIGINT), "");
+}
+
 }  // namespace
 }  // namespace kvloupe

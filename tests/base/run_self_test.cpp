@@ -6,7 +6,9 @@
 #include "tests/base/temporary_folder.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -26,6 +28,34 @@ TEST(RunSelf, GivesTheLastLineOfAFailureUnlessItWasCancelled) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Cancelled);
   }
+}
+
+constexpr const char* kStarted = "KVLOUPE_TEST_STARTED";
+
+// What the next test runs: it says that it has started and waits to be interrupted.
+TEST(RunSelfHere, DISABLED_Waits) {
+  const char* started = std::getenv(kStarted);
+  ASSERT_NE(started, nullptr);
+  std::ofstream(started).put('\n');
+  while (true) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+TEST(RunSelfHere, InterruptsWhatItStartedOnceCancelled) {
+  const TemporaryFolder folder;
+  const fs::path started = folder / "started";
+  ::setenv(kStarted, started.c_str(), 1);
+  CancelSource cancel;
+  std::thread user([&] {
+    while (!fs::exists(started)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    cancel.cancel();
+  });
+  const int code = run_self_here(
+      {"--gtest_also_run_disabled_tests", "--gtest_filter=RunSelfHere.DISABLED_Waits"},
+      cancel.token());
+  user.join();
+  ::unsetenv(kStarted);
+  EXPECT_EQ(code, 130);
+  EXPECT_EQ(run_self_here({"export"}), 2);
 }
 
 TEST(OwnCommand, IsInterruptedAndWaitedForOnceCancelled) {

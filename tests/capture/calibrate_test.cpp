@@ -260,11 +260,23 @@ TEST_F(Calibrate, FirstUseMakesTheBundledModelsBasesOnce) {
   bases.make(MethodSpec::parse("loki"), model_->info, {});
   EXPECT_EQ(fs::last_write_time(aqua), time);
 
-  // What is missing is made anew, and a capture asks for it itself.
+  // An estimate makes nothing.
   fs::remove(loki);
   CaptureOptions capture = tiny_options(folder_ / "trace.h5");
   capture.methods = {MethodSpec::parse("loki:budget_tokens=16")};
-  capture_tiny(capture, {}, model_);
+  CaptureOptions estimate = capture;
+  estimate.estimate_only = true;
+  std::int64_t counted = 0;
+  capture_with(model_, estimate, [&](const CaptureEstimate& of) { counted = of.tokens; }, {});
+  EXPECT_GT(counted, 100);
+  EXPECT_FALSE(fs::exists(loki));
+
+  // What is missing is made anew, and a capture asks for it itself. Its progress is that of the capture.
+  WorkContext context;
+  context.progress = [&](std::int64_t, std::int64_t total, const std::string&) {
+    EXPECT_EQ(total, counted);
+  };
+  capture_tiny(capture, context, model_);
   EXPECT_TRUE(fs::exists(loki));
   EXPECT_EQ(fs::last_write_time(aqua), time);
   EXPECT_EQ(trace::TraceReader(folder_ / "trace.h5").info().runs.at(0).basis_source, "persuasion");

@@ -139,6 +139,17 @@ TEST(ChatTemplate, TextThatTheTemplateRebuildsStaysText) {
   }
 }
 
+TEST(ChatTemplate, ADateIsTodaysOrTheFixedOne) {
+  const Tokenizer tokenizer = tokenizer_with(
+      "{{ strftime_now('%d %b %Y') }}{% for message in messages %}{{ message.content }}{% endfor "
+      "%}");
+  const auto text = [&](TemplateDay day) {
+    return tokenizer.decode(chat_prompt(tokenizer, {{"user", " x"}}, {}, "", day).ids);
+  };
+  EXPECT_THAT(text(TemplateDay::Fixed), HasSubstr("26 Jul 2024 x"));
+  EXPECT_THAT(text(TemplateDay::Today), Not(HasSubstr("26 Jul 2024")));
+}
+
 std::string refusal(const std::string& chat_template) {
   try {
     chat_prompt(tokenizer_with(chat_template), {{"user", "hello"}}, {}, "");

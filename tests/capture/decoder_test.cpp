@@ -11,7 +11,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <memory>
 #include <numeric>
+#include <string>
 
 namespace kvloupe::capture {
 namespace {
@@ -335,6 +340,62 @@ TEST(LoadModel, TruncatedFilesAreRefused) {
   for (std::size_t size = 0; size < bytes.size(); size += 1 + bytes.size() / 97) {
     EXPECT_THROW(load_model(GgufBuilder::write_bytes("damaged.gguf", bytes.substr(0, size))),
                  Error);
+  }
+}
+
+std::string load_error(const std::filesystem::path& path) {
+  try {
+    load_model(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// As llama-gguf-split does it: all metadata in the first part.
+TEST(LoadModel, AModelInPartsIsTheSame) {
+  const auto number = [](GgufBuilder& part, std::uint16_t no, std::uint16_t count) {
+    part.add_scalar("split.no", 2, no);
+    part.add_scalar("split.count", 2, count);
+  };
+  TinyLlama tiny(4);
+  GgufBuilder layers, stranger;
+  tiny.of_layers = &layers;
+  GgufBuilder first = tiny.build();
+  number(first, 0, 2);
+  number(layers, 1, 2);
+  number(stranger, 1, 3);
+  const auto path = first.write("split-00001-of-00002.gguf");
+  const std::string other = "split-00002-of-00002.gguf";
+  layers.write(other);
+
+  const auto model = load_model(path);
+  const auto whole = load_model(TinyLlama(4).build().write("whole.gguf"));
+  DenseAttention dense;
+  const auto logits = [&](const std::shared_ptr<const LoadedModel>& of) {
+    return Decoder(of, {32, false}).forward(tokens(32), dense);
+  };
+  EXPECT_TRUE(at::equal(logits(model), logits(whole)));
+  EXPECT_EQ(files_of_model(path), (InputFiles{"split-00001-of-00002.gguf", other}));
+
+  EXPECT_THAT(load_error(std::filesystem::path(other)), HasSubstr("it is part 2 of 2"));
+  EXPECT_THAT(load_error(std::filesystem::path(first.write("renamed.gguf"))),
+              HasSubstr("its name does not say so"));
+  stranger.write(other);
+  EXPECT_THAT(load_error(path), HasSubstr("is not part 2 of 2"));
+  std::filesystem::remove(other);
+  EXPECT_THAT(load_error(path), AllOf(HasSubstr(other), HasSubstr("llama-gguf-split --merge")));
+}
+
+TEST(LoadModel, APartOfAnImpossibleNumberIsDamaged) {
+  constexpr std::uint32_t kInt64 = 11;
+  for (const std::int64_t number :
+       {std::numeric_limits<std::int64_t>::max(), std::int64_t{2}, std::int64_t{-1}}) {
+    GgufBuilder part = TinyLlama(4).build();
+    part.add_scalar("split.no", kInt64, number);
+    part.add_scalar("split.count", kInt64, std::int64_t{2});
+    const std::filesystem::path path = part.write("odd-00001-of-00002.gguf");
+    EXPECT_THAT(load_error(path), HasSubstr("split.no is " + std::to_string(number)));
   }
 }
 

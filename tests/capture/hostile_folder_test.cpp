@@ -1,6 +1,8 @@
 // Hugging Face folders that are incomplete, contradict themselves or were made to do harm: each gets its
 // sentence, and nothing of what it claims is allocated.
+#include "capture/model/decoder.h"
 #include "capture/model/model.h"
+#include "capture/run/capture.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
 
@@ -229,6 +231,16 @@ TEST_F(HostileFolder, WhatAGemmaLeavesUnsaidIsWhatItsClassFillsIn) {
   EXPECT_THAT(refusal(), HasSubstr("RoPE scaling \"linear\" of its layers with a window"));
 }
 
+// Of the file's own frequencies nothing is said but they: what they were made from is not in the file.
+TEST_F(HostileFolder, AGgufFilesDivisorsAreToldAlone) {
+  const ModelConfig config = read_config(*open_model(kModels / "llama/model.gguf"));
+  const json rope = json::parse(config.info.rope_scaling);
+  EXPECT_EQ(rope.size(), 3U) << rope;
+  EXPECT_EQ(rope["rope_type"], "llama3");
+  EXPECT_EQ(rope["rope_theta"], config.info.rope_theta);
+  EXPECT_EQ(2 * rope["divisors"].size(), static_cast<std::size_t>(config.info.head_dim));
+}
+
 // In transformers' own order: in the scaling, else at the top of the file.
 TEST_F(HostileFolder, TheOriginalContextIsReadFromTheTopToo) {
   const auto original = [&] { return read_config(*open_model(folder)).ropes.front(); };
@@ -281,6 +293,83 @@ TEST_F(HostileFolder, ATokenizerOfAnotherModel) {
     output["data_offsets"] = {at, at + 3 * columns * 4};
   });
   EXPECT_THAT(refusal(), HasSubstr("tokens"));
+  take("qwen3");
+  change_json("tokenizer.json", [](json& file) { file["model"]["vocab"]["zzz"] = 100; });
+  EXPECT_THAT(refusal(), HasSubstr("its tokenizer has 101 tokens, its embedding 100"));
+}
+
+// As Gemma 3's models of text name a token for images.
+TEST_F(HostileFolder, AMarkerBeyondTheEmbeddingIsRefusedWhereItIsUsed) {
+  const auto add_marker = [&](bool special) {
+    take("gemma3_text");
+    change_json("tokenizer.json", [special](json& file) {
+      json marker = file["added_tokens"][0];
+      marker["id"] = 100;
+      marker["content"] = "<image_soft_token>";
+      marker["special"] = special;
+      file["added_tokens"].push_back(marker);
+    });
+  };
+  add_marker(true);
+  ASSERT_EQ(refusal(), "loaded");
+  const auto model = load_model(folder.string());
+  const auto of_text = model->tokenizer.encode("<image_soft_token>", SpecialTokens::Literal);
+  const auto marker = model->tokenizer.encode("<image_soft_token>", SpecialTokens::Parse);
+  ASSERT_EQ(marker, std::vector<std::int32_t>{100});
+  Decoder decoder(model, {64, false});
+  DenseAttention dense;
+  decoder.forward(of_text, dense);
+  EXPECT_THROW(decoder.forward(marker, dense), Error);
+
+  CaptureOptions options;
+  options.prompt_text = "a<image_soft_token>";
+  options.raw = options.special = options.estimate_only = true;
+  const auto estimate = [&]() -> std::string {
+    try {
+      capture_with(model, options, {}, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "estimated";
+  };
+  EXPECT_THAT(estimate(), HasSubstr("no row for the token <image_soft_token>"));
+  options.special = false;
+  EXPECT_EQ(estimate(), "estimated");
+
+  // One that is found in any text is one of the text's.
+  add_marker(false);
+  EXPECT_THAT(refusal(), HasSubstr("its tokenizer has 101 tokens, its embedding 100"));
+}
+
+// Nothing is wrong with such a folder: it is not to be downloaded again.
+TEST_F(HostileFolder, WeightsThatAreQuantisedSayByWhat) {
+  const auto expect_method = [](const std::string& refusal, const std::string& method) {
+    EXPECT_THAT(refusal, HasSubstr("quantised by " + method));
+    EXPECT_THAT(refusal, HasSubstr("take a GGUF file"));
+  };
+  for (const char* method : {"bitsandbytes", "gptq", "awq", "fp8", "compressed-tensors"})
+    expect_method(with_config([&](json& c) {
+                    c["quantization_config"] = {{"quant_method", method}};
+                  }),
+                  method);
+  expect_method(with_config([](json& c) { c["quantization_config"]["load_in_4bit"] = true; }),
+                "bitsandbytes");
+  expect_method(with_config([](json& c) {
+                  c["text_config"] = c;
+                  c["quantization_config"] = {{"quant_method", "fp8"}};
+                }),
+                "fp8");
+  expect_method(with_config([](json& c) {
+                  c["text_config"] = c;
+                  c["text_config"]["quantization_config"] = {{"quant_method", "awq"}};
+                }),
+                "awq");
+  EXPECT_EQ(with_config([](json& c) { c["quantization_config"] = nullptr; }), "loaded");
+  take("gpt_oss");
+  change_json("config.json", [](json& c) {
+    c["quantization_config"] = {{"quant_method", "mxfp4"}};
+  });
+  EXPECT_EQ(refusal(), "loaded");
 }
 
 }  // namespace

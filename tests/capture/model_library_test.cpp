@@ -64,11 +64,16 @@ TEST_F(Library, ListsWhatEachFolderHolds) {
   const FoundModel* qwen = find(models, "org/my/model");
   ASSERT_NE(qwen, nullptr);
   EXPECT_EQ(qwen->family, "qwen3");
+  EXPECT_EQ(qwen->title, "model") << "as its traces call it";
   EXPECT_EQ(qwen->refusal, "");
+  EXPECT_EQ(qwen->num_layers, 3);
+  EXPECT_EQ(qwen->num_q_heads, 4);
+  EXPECT_EQ(qwen->num_kv_heads, 2);
   EXPECT_GT(qwen->bytes, 50000U);
   EXPECT_EQ(qwen->path.filename(), "c2") << "the snapshot of refs/main";
   ASSERT_NE(find(models, "tiny.gguf"), nullptr);
   EXPECT_EQ(find(models, "tiny.gguf")->family, "llama");
+  EXPECT_EQ(find(models, "tiny.gguf")->title, "tiny");
   ASSERT_NE(find(models, "oss:latest"), nullptr);
   EXPECT_EQ(find(models, "oss:latest")->family, "gpt_oss");
 }
@@ -82,6 +87,22 @@ TEST_F(Library, SaysWhyOneCannotRun) {
   ASSERT_NE(find(models, "someone/broken:7b"), nullptr);
   EXPECT_THAT(find(models, "someone/broken:7b")->refusal, HasSubstr("GGUF"));
   EXPECT_EQ(find(models, "outside:latest"), nullptr) << "a manifest leads nowhere else";
+}
+
+TEST_F(Library, AQuantisedFolderIsListedWithItsMethod) {
+  write(folders.hugging_face / "models--org--packed/snapshots/c/config.json",
+        R"({"model_type": "qwen3", "quantization_config": {"quant_method": "gptq"}})");
+  const auto models = find_models(folders);
+  ASSERT_NE(find(models, "org/packed"), nullptr);
+  EXPECT_THAT(find(models, "org/packed")->refusal, HasSubstr("gptq"));
+}
+
+TEST_F(Library, AModelInPartsIsListedOnce) {
+  for (const char* part : {"big-00001-of-00002.gguf", "big-00002-of-00002.gguf"})
+    fs::copy_file(kModels / "llama/model.gguf", folders.llama_cpp / part);
+  const auto models = find_models(folders);
+  EXPECT_NE(find(models, "big-00001-of-00002.gguf"), nullptr);
+  EXPECT_EQ(find(models, "big-00002-of-00002.gguf"), nullptr);
 }
 
 TEST_F(Library, FindsByName) {

@@ -6,10 +6,12 @@
 #include "capture/tasks/seeded_random.h"
 #include "core/base/error.h"
 #include "tests/base/matchers.h"
+#include "tests/capture/tiny_vocabulary.h"
 
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace kvloupe::capture {
 namespace {
@@ -169,6 +171,16 @@ TEST(Task, SeedDecidesAllAndDefaultsToTheCommands) {
   EXPECT_NE(task.prompt.ids, make("niah:length=700,seed=10").prompt.ids);
   // The same needle at every length and depth.
   EXPECT_EQ(task.answers, make("niah:length=1400,seed=9,depth=0.9").answers);
+}
+
+// Whatever a template that prints the date makes of it.
+TEST(Task, ThePromptIsTheSameOnEveryDay) {
+  TokenizerData data = tiny_vocabulary();
+  data.chat_template = std::string("{{ strftime_now('%d %b %Y') }}") + kChatMl;
+  const Tokenizer dated(std::move(data));
+  const TaskSpec spec = TaskSpec::parse("niah:length=1500,seed=2");
+  const TaskPrompt task = spec.info().build(spec, {dated, false, 8192, 0});
+  EXPECT_THAT(dated.decode(task.prompt.ids), StartsWith("26 Jul 2024<|im_start|>system"));
 }
 
 TEST(Task, HaystacksComeFromTheTaskNovelsAlone) {

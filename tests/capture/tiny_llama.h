@@ -26,6 +26,7 @@ struct TinyLlama {
   float rms_norm_eps = 1e-5F;
   bool tied = true;
   std::map<std::string, std::vector<float>> weights;  // row-major
+  GgufBuilder* of_layers = nullptr;                   // takes the tensors of the layers, if any
 
   explicit TinyLlama(unsigned seed = 1) : random_(seed) {}
 
@@ -76,20 +77,24 @@ struct TinyLlama {
   }
 
  private:
+  GgufBuilder& target(GgufBuilder& builder, const std::string& name) const {
+    return of_layers != nullptr && name.starts_with("blk.") ? *of_layers : builder;
+  }
   void add(GgufBuilder& builder, const std::string& name, int rows, int columns) {
     std::normal_distribution<float> normal(0, 1.5F / std::sqrt(static_cast<float>(columns)));
     auto& values = weights[name];
     values.resize(static_cast<std::size_t>(rows) * columns);
     for (float& value : values) value = normal(random_);
-    builder.add_f32_tensor(
-        name, {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns)}, values);
+    target(builder, name)
+        .add_f32_tensor(
+            name, {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns)}, values);
   }
   void add_norm(GgufBuilder& builder, const std::string& name) {
     std::uniform_real_distribution<float> uniform(0.5F, 1.5F);
     auto& values = weights[name];
     values.resize(hidden_size);
     for (float& value : values) value = uniform(random_);
-    builder.add_f32_tensor(name, {static_cast<std::uint64_t>(hidden_size)}, values);
+    target(builder, name).add_f32_tensor(name, {static_cast<std::uint64_t>(hidden_size)}, values);
   }
 
   std::mt19937 random_;

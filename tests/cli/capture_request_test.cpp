@@ -1,6 +1,8 @@
 // What the window asks `capture` for goes through the command line of the built program and comes out as
 // the same request; the copied line does, too. And what the program tells of a capture under way.
 #include "app/shell/new_trace/capture_request.h"
+#include "app/shell/new_trace/capture_choices.h"
+#include "app/shell/new_trace/capture_run.h"
 #include "tests/base/matchers.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cli/run_program.h"
@@ -8,10 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace kvloupe {
@@ -54,23 +59,25 @@ json said_of(const CaptureRequest& request) {
   for (const auto& span : request.spans)
     spans.push_back({{"name", span.name}, {"text", span.text}});
   const bool chat = request.kind == PromptKind::Chat;
-  return {{"model", request.model},
-          {"prompt", of_kind(PromptKind::Text, request.text)},
-          {"prompt_file", of_kind(PromptKind::TextFile, request.file)},
-          {"messages", chat ? json("-") : of_kind(PromptKind::ChatFile, request.file)},
-          {"task", of_kind(PromptKind::Task, request.task)},
-          {"raw", request.raw},
-          {"decode_from", nullptr},
-          {"spans", spans},
-          {"chunk_size", request.chunk_size},
-          {"layers", request.layers.empty() ? json(nullptr) : json{0, 1}},
-          {"methods", request.methods},
-          {"closed_loop", request.closed_loop.empty() ? json(nullptr) : json(request.closed_loop)},
-          {"drift", request.drift},
-          {"max_new_tokens", request.max_new_tokens},
-          {"device", request.device},
-          {"force", request.force},
-          {"output", request.output}};
+  return {
+      {"model", request.model},
+      {"prompt", of_kind(PromptKind::Text, request.text)},
+      {"prompt_file", of_kind(PromptKind::TextFile, request.file)},
+      {"messages", chat ? json("-") : of_kind(PromptKind::ChatFile, request.file)},
+      {"task", of_kind(PromptKind::Task, request.task)},
+      {"raw", request.raw},
+      {"special", request.special},
+      {"decode_from", nullptr},
+      {"spans", spans},
+      {"chunk_size", request.chunk_size},
+      {"layers", request.layers.empty() || request.layers == "all" ? json(nullptr) : json{0, 1}},
+      {"methods", request.methods},
+      {"closed_loop", request.closed_loop.empty() ? json(nullptr) : json(request.closed_loop)},
+      {"drift", request.drift},
+      {"max_new_tokens", request.max_new_tokens},
+      {"device", request.device},
+      {"force", request.force},
+      {"output", request.output}};
 }
 
 void expect_survives(const CaptureRequest& request) {
@@ -85,7 +92,7 @@ TEST_F(CaptureRequestTest, AsItIsAtFirst) { expect_survives(plain()); }
 
 TEST_F(CaptureRequestTest, EveryFieldAtOnce) {
   CaptureRequest request = plain();
-  request.raw = true;
+  request.raw = request.special = true;
   request.spans = {{"needle", "3968761"}, {"a name", "magic=numbers"}};
   request.text += " Not magic=numbers.";
   request.chunk_size = 8;
@@ -97,6 +104,86 @@ TEST_F(CaptureRequestTest, EveryFieldAtOnce) {
   request.device = "sim";
   request.force = true;
   expect_survives(request);
+}
+
+TEST_F(CaptureRequestTest, LayersAsTheCommandTakesThem) {
+  for (const char* layers : {"all", "0-1", "0,1", "1,0-0"}) {
+    CaptureRequest request = plain();
+    request.layers = layers;
+    expect_survives(request);
+  }
+}
+
+// What the chat template made is the same prompt again, with one begin token.
+TEST_F(CaptureRequestTest, ATextWithItsTemplateInIt) {
+  CaptureRequest chat = plain(), made = plain();
+  chat.text = "Hi there";
+  made.text = "<|begin_of_text|><|user|>Hi there<|end_of_text|><|assistant|>";
+  made.raw = made.special = true;
+  EXPECT_EQ(estimate_of(made)["tokens"], estimate_of(chat)["tokens"]);
+  made.special = false;
+  EXPECT_NE(estimate_of(made)["tokens"], estimate_of(chat)["tokens"]);
+  // Other prompts have their special tokens.
+  made.special = true;
+  made.kind = PromptKind::Task;
+  made.task = "niah";
+  EXPECT_THAT(shell::capture_arguments(made), Not(Contains("--special")));
+  made.kind = PromptKind::Text;
+  made.raw = false;
+  EXPECT_THAT(shell::capture_arguments(made), Not(Contains("--special")));
+}
+
+capture::FoundModel smollm2_as(const std::string& name) {
+  capture::FoundModel model;
+  model.name = name;
+  model.title = "SmolLM2-135M-Instruct";
+  model.family = "llama";
+  model.num_layers = 30;
+  model.num_kv_heads = 3;
+  return model;
+}
+
+trace::ModelInfo traced_smollm2() {
+  trace::ModelInfo traced;
+  traced.name = "SmolLM2-135M-Instruct";
+  traced.architecture = "llama";
+  traced.num_layers = 30;
+  traced.num_kv_heads = 3;
+  return traced;
+}
+
+TEST_F(CaptureRequestTest, TheModelOfATraceIsFoundByItsName) {
+  capture::FoundModel damaged = smollm2_as("damaged"), other = smollm2_as("other");
+  damaged.refusal = "it is damaged";
+  other.title = "SmolLM2-360M";
+  const capture::FoundModel same = smollm2_as("smollm2");
+  trace::ModelInfo traced = traced_smollm2();
+  EXPECT_EQ(shell::model_of_trace({damaged, other, same}, traced, ""), "smollm2");
+  EXPECT_EQ(shell::model_of_trace({damaged, other, same}, traced, "other"), "smollm2");
+  EXPECT_EQ(shell::model_of_trace({damaged, other, same}, traced, "damaged"), "smollm2");
+  EXPECT_EQ(shell::model_of_trace({damaged, other}, traced, ""), "");
+  EXPECT_EQ(shell::model_of_trace({damaged, other}, traced, "other"), "other");
+  traced.architecture = "qwen3";
+  EXPECT_EQ(shell::model_of_trace({same}, traced, ""), "");
+}
+
+TEST_F(CaptureRequestTest, TheModelThatIsChosenStaysWhereItIsTheOneOfTheTrace) {
+  const capture::FoundModel first = smollm2_as("smollm2");
+  capture::FoundModel second = smollm2_as("org/smollm2-f16.gguf");
+  trace::ModelInfo traced = traced_smollm2();
+  EXPECT_EQ(shell::model_of_trace({first, second}, traced, second.name), second.name);
+  EXPECT_EQ(shell::model_of_trace({first, second}, traced, first.name), first.name);
+  EXPECT_EQ(shell::model_of_trace({first, second}, traced, "own/model.gguf"), "own/model.gguf")
+      << "who names a path means it";
+  second.num_kv_heads = 9;
+  EXPECT_EQ(shell::model_of_trace({first, second}, traced, second.name), first.name)
+      << "of that name alone";
+  traced.kv_heads = "0,2";
+  traced.num_kv_heads = 2;
+  EXPECT_EQ(shell::model_of_trace({first, second}, traced, second.name), second.name)
+      << "the trace counts those that were recorded";
+  second.num_layers = 24;
+  EXPECT_EQ(shell::model_of_trace({first, second}, traced, second.name), first.name);
 }
 
 TEST_F(CaptureRequestTest, TextsThatLookLikeSomethingElse) {
@@ -191,7 +278,7 @@ TEST_F(CaptureRequestTest, WhatIsMissingIsSaid) {
                 r.spans = {{"a", "magic"}, {"a", "numbers"}};
               }),
               HasSubstr("Two spans"));
-  for (const char* layers : {"x", "3-1", "-1", "1,2"})
+  for (const char* layers : {"x", "3-1", "-1", "1,", "1,,2", "all,1", "0-1-2"})
     EXPECT_THAT(problem([&](auto& r) { r.layers = layers; }), HasSubstr("0-5")) << layers;
   EXPECT_THAT(problem([](auto& r) { r.methods = {"quokka"}; }), HasSubstr("quokka"));
   EXPECT_THAT(problem([](auto& r) { r.closed_loop = "quoka:budget_tokens=x"; }),
@@ -206,7 +293,19 @@ TEST_F(CaptureRequestTest, SpansOfAText) {
   EXPECT_EQ(shell::occurrences(request, "aa"), 2);
   EXPECT_EQ(shell::occurrences(request, "b a"), 1);
   EXPECT_EQ(shell::occurrences(request, "c"), 0);
+  EXPECT_EQ(shell::occurrences(request, " b aa "), 1);
   EXPECT_EQ(shell::occurrences(request, ""), 0);
+  // As many as `capture` marks: none begins within another one.
+  request.text = "aaaaa";
+  request.raw = true;
+  request.spans = {{"pair", "aa"}};
+  const json spans = estimate_of(request)["spans"];
+  EXPECT_EQ(shell::occurrences(request, "aa"), 2);
+  EXPECT_EQ(std::count_if(spans.begin(), spans.end(),
+                          [](const json& span) {
+                            return span["name"].get<std::string>().starts_with("pair");
+                          }),
+            2);
 }
 
 TEST_F(CaptureRequestTest, ModelsAndFreeNamesByTheirPaths) {
@@ -225,6 +324,74 @@ TEST_F(CaptureRequestTest, ModelsAndFreeNamesByTheirPaths) {
   std::ofstream(folder_ / "capture.h5") << "";
   std::ofstream(folder_ / "capture-2.h5.part") << "";
   EXPECT_EQ(shell::unused_output(here), here + "/capture-3.h5");
+}
+
+// --- a capture under way
+// -----------------------------------------------------------------------------
+
+// A program that says what it is told to.
+class Actor {
+ public:
+  Actor(const std::filesystem::path& file, const std::string& script) : file_(file) {
+    std::ofstream(file_) << "#!/bin/sh\n" << script;
+    std::filesystem::permissions(file_, std::filesystem::perms::owner_all);
+  }
+  std::string path() const { return file_.string(); }
+
+ private:
+  std::filesystem::path file_;
+};
+
+void follow(shell::CaptureRun& run, const std::function<bool()>& until) {
+  while (run.running() && !until()) {
+    run.poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_F(CaptureRequestTest, WhatFailsAfterACancelIsSaidWithWhatIsLeft) {
+  const CaptureRequest request = plain();
+  const std::string failure = "error: the capture was stopped; No space left on device; make room";
+  const std::string script =
+      "trap 'echo \"" + failure + "\" >&2; exit 130' INT\n: >'" + request.output +
+      ".part'\n"
+      "echo '{\"event\": \"progress\", \"chunks\": 3, \"pace\": \"\", \"phase\": \"prefill\"}'\n"
+      "while :; do sleep 0.02; done\n";
+  const Actor actor(folder_ / "fails", script);
+  shell::CaptureRun run;
+  run.program = actor.path();
+  run.start(request);
+  follow(run, [&] { return run.chunks() == 3; });
+  ASSERT_TRUE(run.running()) << run.message();
+  run.cancel();
+  follow(run, [] { return false; });
+  EXPECT_EQ(run.stage(), shell::CaptureStage::Failed);
+  EXPECT_THAT(run.message(), HasSubstr("No space left on device"));
+  EXPECT_THAT(run.message(), HasSubstr(request.output + ".part holds the chunks done"));
+}
+
+// A basis that is made first has a progress of its own.
+TEST_F(CaptureRequestTest, ChunksAreCountedFromTheEstimateOn) {
+  const Actor actor(
+      folder_ / "counts",
+      "echo '{\"event\": \"progress\", \"chunks\": 96, \"pace\": \"\", \"phase\": \"prefill\"}'\n"
+      "echo '{\"event\": \"estimate\", \"tokens\": 8, \"chunks\": 2, \"layers\": [0],"
+      " \"model_layers\": 1, \"bytes\": 1, \"seconds\": 1, \"memory\": {\"total\": 1, \"weights\": "
+      "1,"
+      " \"kv_cache\": 0, \"working_set\": 0}, \"spans\": []}'\n");
+  shell::CaptureRun run;
+  run.program = actor.path();
+  run.start(plain());
+  follow(run, [] { return false; });
+  EXPECT_EQ(run.of_chunks(), 2);
+  EXPECT_EQ(run.chunks(), 0);
+}
+
+TEST_F(CaptureRequestTest, ATraceGrowsBesideTheFileThatALinkLeadsTo) {
+  const std::string link = (folder_ / "link.h5").string();
+  std::filesystem::create_symlink("/elsewhere/own.h5", link);
+  EXPECT_EQ(shell::part_of(link), "/elsewhere/own.h5.part");
+  EXPECT_EQ(shell::part_of("/x/own.h5"), "/x/own.h5.part");
 }
 
 // --- what the program says

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -179,37 +178,112 @@ TEST(Devices, SimSelectsWhatTheCpuDoes) {
   EXPECT_EQ(selected("sim"), selected("cpu"));
 }
 
-// Where a wait more appears, or the host has to start more, a GPU stands idle: the counts may fall.
+// What the host may ask of a device in one cell, at most: how often it waits and how many kernels it starts.
+// Where a wait more appears, or it has to start more, a GPU stands idle: the counts may fall.
+struct CellLimits {
+  std::string spec;  // "@" stands for what the names of the trace's own files begin with
+  int host_waits, launches;
+};
+
+const std::vector<CellLimits> kCellLimits = {
+    {"dense", 0, 1},
+    {"oracle:budget_tokens=16", 0, 8},
+    {"random:budget_tokens=16", 0, 3},
+    {"sliding_window:budget_tokens=16", 0, 3},
+    {"quoka:budget_tokens=16", 0, 10},
+    {"uniform_queries:budget_tokens=16", 0, 10},
+    {"sample_attention:budget_tokens=16", 0, 11},
+    {"sample_attention:budget_tokens=16,mode=coverage", 1, 29},
+    {"sparq:budget_tokens=16", 0, 39},
+    {"loki:budget_tokens=16,basis=self", 0, 14},
+    {"tidal_decode:budget_tokens=16,first_layer=1,correction_layer=3,sel_layers=set", 1, 10},
+    {"tidal_decode:budget_tokens=16,first_layer=1,correction_layer=0", 0, 3},
+    {"less_is_more:budget_tokens=16,first_layer=1,correction_layer=3,sel_layers=set", 1, 10},
+    {"snapkv:budget_tokens=16,window=8", 1, 21},
+    {"snapkv:budget_tokens=16,window=8,state=select", 0, 11},
+    {"keydiff:budget_tokens=16", 1, 41},
+    {"keydiff:budget_tokens=16,state=select", 0, 21},
+    {"h2o:budget_tokens=16", 1, 17},
+    {"tova:budget_tokens=16", 1, 24},
+    {"streaming_llm:budget_tokens=16", 0, 3},
+    {"infinipot:budget_tokens=16", 1, 15},
+    {"quest:budget_tokens=16,page_size=4", 1, 9},
+    {"aqua:basis=self", 1, 85},
+    {"static_slicing:basis=self", 0, 36},
+    {"aqua_h2o:basis=self", 2, 135},
+    {"aqua_memory:basis=self,slice_values=1", 1, 86},
+    {"flash_prefill:block_size=8", 1, 20},
+    {"xattention:block_size=8,stride=4", 1, 37},
+    {"seer_attention:block_size=8,gate=@gate.safetensors", 1, 56},
+    {"minference:config=@patterns.json", 2, 13},
+    {"flex_prefill:block_size=8,min_budget=16", 2, 30},
+    {"compact_attention:selector=flash_prefill,block_size=8", 1, 20},
+    {"compact_attention:selector=xattention,block_size=8,stride=4", 1, 37},
+    {"compact_attention:selector=seer_attention,block_size=8,gate=@gate.safetensors", 1, 56}};
+
+std::string id_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
+
+int sum_of_parts(const json& counts) {
+  return counts["select"].get<int>() + counts["gather"].get<int>() + counts["attend"].get<int>();
+}
+
+// In a layer and chunk where each method chooses among 96 past keys.
 TEST(Devices, MethodsDoNotWaitForTheDevice) {
-  const ProgramResult run = run_program({"latency", kTrace, "--method", "all:budget_tokens=16",
-                                         "--device", "sim", "--repetitions", "1", "--json"});
-  ASSERT_EQ(run.exit_code, 0) << run.standard_error;
-  struct Most {
-    int host_waits, launches;
-  };
-  const std::map<std::string, Most> unusual = {{"sparq", {1, 39}},     {"keydiff", {1, 39}},
-                                               {"h2o", {1, 17}},       {"tova", {1, 24}},
-                                               {"infinipot", {1, 15}}, {"flex_prefill", {2, 28}}};
-  std::set<std::string> seen;
-  const auto answer = nlohmann::json::parse(run.standard_output);
-  for (const auto& row : answer["rows"]) {
-    const auto sum = [&](const char* name) {
-      return row[name]["select"].get<int>() + row[name]["gather"].get<int>() +
-             row[name]["attend"].get<int>();
-    };
-    const std::string id =
-        row["method"].get<std::string>().substr(0, row["method"].get<std::string>().find(':'));
-    const auto found = unusual.find(id);
-    const Most most = found != unusual.end() ? found->second : Most{1, 11};
-    EXPECT_LE(sum("host_waits"), most.host_waits) << id;
-    EXPECT_LE(sum("launches"), most.launches) << id;
-    seen.insert(id);
+  Words arguments = {"latency", kTrace, "--device", "sim", "--repetitions", "1", "--json"};
+  for (const CellLimits& limits : kCellLimits) {
+    std::string spec = limits.spec;
+    if (const auto at = spec.find('@'); at != std::string::npos)
+      spec.replace(at, 1, kGoldens + "group3_f16_");
+    arguments.insert(arguments.end(), {"--method", spec});
   }
-  EXPECT_TRUE(seen.contains("quoka") && seen.contains("quest") &&
-              seen.contains("compact_attention"));
-  const ProgramResult cpu =
-      run_program({"latency", kTrace, "--method", "dense", "--repetitions", "1", "--json"});
-  EXPECT_FALSE(nlohmann::json::parse(cpu.standard_output)["rows"][0].contains("host_waits"));
+  const json answer = answer_of(arguments);
+  EXPECT_EQ(answer["unavailable"], json::array());
+  ASSERT_EQ(answer["rows"].size(), kCellLimits.size());
+  for (std::size_t i = 0; i < kCellLimits.size(); ++i) {
+    const CellLimits& limits = kCellLimits[i];
+    const json& row = answer["rows"][i];
+    SCOPED_TRACE(limits.spec);
+    EXPECT_EQ(id_of(row["method"].get<std::string>()), id_of(limits.spec));
+    EXPECT_EQ(row["dense_reason"].is_null(), limits.spec != "dense");
+    EXPECT_LE(sum_of_parts(row["host_waits"]), limits.host_waits);
+    EXPECT_LE(sum_of_parts(row["launches"]), limits.launches);
+  }
+  const json cpu =
+      answer_of({"latency", kTrace, "--method", "dense", "--repetitions", "1", "--json"});
+  EXPECT_FALSE(cpu["rows"][0].contains("host_waits"));
+}
+
+TEST(Devices, EachMethodOfTheCatalogueIsCounted) {
+  std::set<std::string> ids;
+  std::string specs;
+  for (const CellLimits& limits : kCellLimits) {
+    ids.insert(id_of(limits.spec));
+    specs += limits.spec + ",";
+  }
+  const json all = answer_of({"methods", "--json"});
+  for (const json& method : all["methods"]) {
+    EXPECT_TRUE(ids.contains(method["id"].get<std::string>())) << method["id"];
+    // What it builds on.
+    for (const json& param : method["parameters"])
+      for (const json& choice : param["name"] == "selector" ? param["choices"] : json::array())
+        EXPECT_THAT(specs, HasSubstr("selector=" + choice.get<std::string>() + ","));
+  }
+}
+
+// Scores of so many keys are ranked in parts.
+TEST(Devices, AfterALongPastTooMethodsStartFewKernels) {
+  const json answer = answer_of({"latency", kTrace, "--chunk-size", "8", "--lengths", "30720",
+                                 "--method", "quoka:budget_tokens=1024,num_queries=4", "--method",
+                                 "uniform_queries:budget_tokens=1024,num_queries=4", "--device",
+                                 "sim", "--repetitions", "1", "--json"});
+  ASSERT_EQ(answer["rows"].size(), 2U) << answer["unavailable"];
+  for (const json& row : answer["rows"]) {
+    SCOPED_TRACE(row["method"].get<std::string>());
+    EXPECT_EQ(row["past"], 30720);
+    EXPECT_TRUE(row["dense_reason"].is_null());
+    EXPECT_LE(sum_of_parts(row["host_waits"]), 1);
+    EXPECT_LE(sum_of_parts(row["launches"]), 10);
+  }
 }
 
 // However many blocks of queries, or queries, choose for themselves.

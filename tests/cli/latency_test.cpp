@@ -34,6 +34,7 @@ TEST(Latency, HasTheContractsFields) {
     for (const char* part : {"select", "gather", "attend"})
       EXPECT_TRUE(row["parts"][part].is_number()) << part;
     EXPECT_TRUE(row["dense_variant"].is_string());
+    EXPECT_EQ(row["dense_left_out"], json::array());
   }
   for (int row : {0, 1}) {
     EXPECT_EQ(answer["rows"][row]["kind"], "executed");

@@ -39,7 +39,7 @@ run_line() {
       [[ $code == 124 || $code == 130 ]] || { echo "FAILED: the window ended with $code"; exit 1; }
       ;;
     "./kvloupe.sh select "* | "./kvloupe.sh compare "*) eval "KVLOUPE_PYTHON=$python $program ${line#./kvloupe.sh }" ;;
-    "pip install ./capture/python") export PYTHONPATH="$source/capture/python${PYTHONPATH:+:$PYTHONPATH}" ;;
+    "pip install -e ./capture/python") export PYTHONPATH="$source/capture/python${PYTHONPATH:+:$PYTHONPATH}" ;;
     *) echo "FAILED: what is this line to do?" && exit 1 ;;
   esac
 }

@@ -96,6 +96,29 @@ TEST(StrangeText, OfAFileNameIsValidJson) {
   fs::remove(name);
 }
 
+// As one writes them, not as C does.
+TEST(StrangeNumbers, ThatAreWholeAreDecimal) {
+  const std::string trace = std::string(KVLOUPE_TEST_DATA_DIR) + "/goldens/group3_f16.h5";
+  const std::vector<std::string> key = {"explain",   trace, "--method", "quoka:budget_tokens=24",
+                                        "--layer",   "3",   "--chunk",  "3",
+                                        "--kv-head", "1",   "--json",   "--key"};
+  const auto with = [](std::vector<std::string> words, const char* number) {
+    words.emplace_back(number);
+    return words;
+  };
+  EXPECT_EQ(answer_of(with(key, "040"))["key"], 40);
+  EXPECT_EQ(answer_of(with(key, "09"))["key"], 9);
+  for (const char* number : {"0x10", "1e1", "4.0", "+4", " 4", "4k", "99999999999999999999"})
+    expect_refused(run_program(with(key, number)), 2,
+                   std::string("--key: ") + number + " is not a whole number");
+  expect_refused(run_program({"select", trace, "--method", "dense", "--chunk-size", "9999999999"}),
+                 2, "--chunk-size: 9999999999 is too large");
+  expect_refused(run_program({"calibrate", "seer", kRuns, "-o", "never", "--seed", "-1"}), 2,
+                 "--seed: -1 is too small");
+  expect_refused(run_program({"--threads", "0x2", "info", kRuns}), 2,
+                 "--threads: 0x2 is not a whole number");
+}
+
 TEST(StrangeNumbers, AreUsageErrors) {
   const std::vector<std::vector<std::string>> options = {
       {"export", kRuns, "--view", "kv_map", "--png", "never.png", "--scale"},

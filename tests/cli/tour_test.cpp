@@ -43,5 +43,17 @@ TEST(ValidateTour, WhatItsPagesAskForIsInTheTrace) {
   expect_refused(validate(method, "See $\\foo{x}$."), 1, "\\foo is not known");
 }
 
+TEST(ValidateTour, FormulasKnowTheGreekLettersOfLatex) {
+  std::string formula;
+  for (const char* letter :
+       {"alpha", "beta",    "gamma",  "delta",  "epsilon", "varepsilon", "zeta",  "eta",   "theta",
+        "iota",  "kappa",   "lambda", "mu",     "nu",      "xi",         "pi",    "rho",   "sigma",
+        "tau",   "upsilon", "phi",    "varphi", "chi",     "psi",        "omega", "Gamma", "Delta",
+        "Theta", "Lambda",  "Xi",     "Pi",     "Sigma",   "Upsilon",    "Phi",   "Psi",   "Omega"})
+    formula += std::string("\\") + letter + " ";
+  const ProgramResult sound = validate("goto: layer=0", "See $" + formula + "$.");
+  EXPECT_EQ(sound.exit_code, 0) << sound.standard_error;
+}
+
 }  // namespace
 }  // namespace kvloupe

@@ -59,6 +59,14 @@ TEST_P(SparseOnCuda, GatheredAgrees) {
   });
 }
 
+TEST_P(SparseOnCuda, KeptThereAgrees) {
+  const at::Tensor order = at::randn({kKvHeads, 8000}).argsort(1, false);
+  const at::Tensor kept = std::get<0>(order.narrow(1, 0, 1000).sort(1)).to(at::kInt);
+  expect_parity([&](const auto& q, const auto& k, const auto& v) {
+    return attention::kept_chunk_attention(q, k, v, scale_, kept.to(q.device()));
+  });
+}
+
 TEST_P(SparseOnCuda, PagedAgreesForWholeGroupsAndForEachHead) {
   for (const std::int64_t heads_of_row : {std::int64_t{1}, std::int64_t{2}, kHeads / kKvHeads}) {
     attention::BlockTables tables;

@@ -2,6 +2,8 @@
 // fail were the operation a no-op.
 #include "core/cuda/emulator/emulator.h"
 #include "core/base/error.h"
+#include "tests/cuda/device_array.h"
+#include "tests/cuda/row_attention_case.h"
 
 #include <gtest/gtest.h>
 
@@ -26,6 +28,7 @@ class Emulator : public ::testing::Test {
   void TearDown() override {
     set_schedule(0);
     leave_out_barrier({});
+    set_most_shared_memory(kMostSharedMemory);
   }
 
   static void run(unsigned threads, const std::function<void()>& body, std::size_t bytes = 0) {
@@ -72,6 +75,58 @@ TEST_F(Emulator, KnowsTheExtentOfBlockAndGrid) {
     right += blockDim.x == 5 && blockDim.y == 2 && gridDim.x == 2 && gridDim.y == 3 ? 1 : 0;
   }));
   EXPECT_EQ(right, 2 * 3 * 5 * 2);
+}
+
+void empty_kernel() {}
+
+TEST_F(Emulator, RefusesTheGridsThatCudaRefuses) {
+  const auto nothing = [] {};
+  constexpr unsigned kMost = 65'535;
+  EXPECT_TRUE(launch({1, kMost, 1}, {1, 1, 1}, 0, nothing));
+  EXPECT_TRUE(launch({kMost + 1, 1, 1}, {1, 1, 1}, 0, nothing));
+  EXPECT_FALSE(launch({1, kMost + 1, 1}, {1, 1, 1}, 0, nothing));
+  EXPECT_FALSE(launch({1, 1, kMost + 1}, {1, 1, 1}, 0, nothing));
+  EXPECT_FALSE(launch({1U << 31, 1, 1}, {1, 1, 1}, 0, nothing));
+  EXPECT_FALSE(launch({1, 1, 1}, {1, 1, 65}, 0, nothing));
+  // As a kernel learns of it.
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1, 1, kMost + 1);
+  EXPECT_EQ(cudaLaunchKernelEx(&config, empty_kernel), cudaErrorInvalidConfiguration);
+}
+
+// Such as that of the RTX series and the L4.
+constexpr std::size_t kOfASmallCard = 99 << 10;
+
+TEST_F(Emulator, MayHaveTheSharedMemoryOfASmallerCard) {
+  set_most_shared_memory(kOfASmallCard);
+  const auto nothing = [] {};
+  EXPECT_TRUE(launch({1, 1, 1}, {1, 1, 1}, kOfASmallCard, nothing));
+  EXPECT_FALSE(launch({1, 1, 1}, {1, 1, 1}, kOfASmallCard + 1, nothing));
+  int told = 0;
+  EXPECT_EQ(cudaDeviceGetAttribute(&told, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), cudaSuccess);
+  EXPECT_EQ(told, static_cast<int>(kOfASmallCard));
+  EXPECT_EQ(cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(kOfASmallCard) + 1),
+            cudaErrorInvalidValue);
+}
+
+// In fp32 the tile of many rows of wide heads has no room there: a smaller one does the same.
+TEST_F(Emulator, AttentionOfWideHeadsFitsASmallerCard) {
+  set_most_shared_memory(kOfASmallCard);
+  const std::vector<testing::Case> wide = {{.name = "dense, wide head",
+                                            .kind = testing::Kind::Dense,
+                                            .kv_heads = 1,
+                                            .group = 1,
+                                            .chunk_len = 33,
+                                            .past = 95,
+                                            .dim = kMaxHeadDim}};
+  for (const testing::Case& c : testing::in_all_types(wide)) {
+    const testing::PlacedCase<testing::DeviceArray> placed(c);
+    ASSERT_EQ(placed.attend(), cudaSuccess) << testing::name_of(c.type);
+    ASSERT_EQ(placed.add_mass(), cudaSuccess) << testing::name_of(c.type);
+    const testing::Errors errors = testing::errors_of(c, testing::Inputs(c), placed.results());
+    EXPECT_TRUE(testing::are_small(errors)) << testing::name_of(c.type) << ": " << errors.output;
+  }
 }
 
 TEST_F(Emulator, AtomicsAddAndGiveTheOldValue) {

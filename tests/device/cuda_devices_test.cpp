@@ -50,10 +50,22 @@ TEST(CudaDevices, ClocksPowerAndHeatAreThoseOfTheDeviceOnTheBus) {
   ASSERT_TRUE(state);
   EXPECT_EQ(state->sm_mhz, 1980);
   EXPECT_EQ(state->memory_mhz, 2619);
-  EXPECT_DOUBLE_EQ(state->power_w, 345.6);
+  EXPECT_DOUBLE_EQ(state->power_w.value(), 345.6);
   EXPECT_EQ(state->temperature_c, 57);
   EXPECT_FALSE(state->throttled);
   EXPECT_THROW(gpu_state(0), Error);
+}
+
+// As GPUs of laptops and virtual ones do, which tell their clocks all the same.
+TEST(CudaDevices, ClocksAreKnownWherePowerAndHeatAreNotTold) {
+  ::setenv("KVLOUPE_FAKE_SENSORS", "none", 1);
+  const std::optional<GpuState> state = gpu_state(1);
+  ::unsetenv("KVLOUPE_FAKE_SENSORS");
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->sm_mhz, 1980);
+  EXPECT_EQ(state->memory_mhz, 2619);
+  EXPECT_FALSE(state->power_w);
+  EXPECT_FALSE(state->temperature_c);
 }
 
 TEST(CudaDevices, HeldDownByHeatOrSupplyIsThrottledAndByThePowerLimitIsNot) {

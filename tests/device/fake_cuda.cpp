@@ -27,8 +27,11 @@ extern "C" __attribute__((visibility("default"))) std::uint64_t kvloupe_free_cud
   return 12ULL << 30;
 }
 
-// NVML. KVLOUPE_FAKE_SLOWDOWNS says by what the clocks are held down, in its bits.
+// NVML. KVLOUPE_FAKE_SLOWDOWNS says by what the clocks are held down, in its bits; where KVLOUPE_FAKE_SENSORS is set
+// neither power nor temperature is told.
 using Handle = struct nvmlDevice_st*;
+constexpr int kNotSupported = 3;
+static bool has_sensors() { return std::getenv("KVLOUPE_FAKE_SENSORS") == nullptr; }
 extern "C" {
 __attribute__((visibility("default"))) int nvmlInit_v2() { return 0; }
 __attribute__((visibility("default"))) int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id,
@@ -42,11 +45,13 @@ __attribute__((visibility("default"))) int nvmlDeviceGetClockInfo(Handle, unsign
   return 0;
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetPowerUsage(Handle, unsigned int* mw) {
+  if (!has_sensors()) return kNotSupported;
   *mw = 345600;
   return 0;
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetTemperature(Handle, unsigned int,
                                                                     unsigned int* celsius) {
+  if (!has_sensors()) return kNotSupported;
   *celsius = 57;
   return 0;
 }

@@ -1,5 +1,6 @@
 // A figure's size on paper, several panels in one figure, and frames in turn.
 #include "app/figure/apng.h"
+#include "app/figure/font_face.h"
 #include "app/figure/gif.h"
 #include "app/figure/page.h"
 #include "app/figure/panels_of_figure.h"
@@ -12,6 +13,8 @@
 #include <zlib.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -111,12 +114,45 @@ TEST(Panels, OfPixelsLieBesideAndBelowEachOther) {
   EXPECT_EQ(at(figure, 0, 2)[0], 10) << "what is free has the background's colour";
 }
 
+// Several fonts in one file, as those have whose names end in .ttc.
+std::string collection_of(const std::vector<std::string>& fonts) {
+  std::string places, bodies;
+  for (std::string font : fonts) {
+    bodies.resize((bodies.size() + 3) / 4 * 4);
+    const std::size_t begin = 12 + 4 * fonts.size() + bodies.size();
+    // The font's tables, counted from the begin of the file.
+    for (std::size_t table = 0; table < number_at(font, 4, 2); ++table) {
+      const std::size_t place = 12 + 16 * table + 8;
+      font.replace(place, 4, four_bytes(number_at(font, place, 4) + begin));
+    }
+    places += four_bytes(begin);
+    bodies += font;
+  }
+  return "ttcf" + four_bytes(0x10000) + four_bytes(fonts.size()) + places + bodies;
+}
+
+TEST(Paper, OfSeveralFontsInAFileEachIsItself) {
+  const auto bytes_of = [](const std::string& family) {
+    std::ifstream file(widgets::font_file(family, 400).first, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string both = collection_of({bytes_of("Inter"), bytes_of("JetBrains Mono")});
+  const auto face = [&](int number) {
+    return FontFace(std::make_shared<FontFile>(FontFile{"both.ttc", both, number}));
+  };
+  EXPECT_EQ(face(0).family(), "Inter");
+  EXPECT_FALSE(face(0).fixed_width());
+  EXPECT_EQ(face(1).family(), "JetBrains Mono");
+  EXPECT_TRUE(face(1).fixed_width());
+  EXPECT_NE(face(0).em(1), face(1).em(1));
+}
+
 TEST(Panels, OfShapesMoveAndShareTheirFonts) {
-  const auto page = [](const char* font) {
+  const auto page = [](const char* font, int face = 0) {
     Scene scene;
     scene.width = 100;
     scene.height = 50;
-    scene.fonts.push_back(std::make_shared<const FontFile>(FontFile{font, "bytes"}));
+    scene.fonts.push_back(std::make_shared<const FontFile>(FontFile{font, "bytes", face}));
     Words words;
     words.origin = {1, 2};
     scene.items.push_back({words, Box{0, 0, 10, 10}});
@@ -134,6 +170,7 @@ TEST(Panels, OfShapesMoveAndShareTheirFonts) {
   EXPECT_EQ(figure.items[2].clip->left, 100);
   const auto& third = std::get<Words>(figure.items[4].shape);
   EXPECT_EQ(third.font, 0U);
+  EXPECT_EQ(side_by_side(std::vector<Scene>{page("a"), page("a", 1)}, 2).fonts.size(), 2U);
   EXPECT_EQ(third.origin.y, 52);
   EXPECT_EQ(std::get<Area>(figure.items[5].shape).outlines[0][2].y, 51);
 }

@@ -1,6 +1,7 @@
 #include "tests/gpu/attention_kernels.h"
 
 #include "tests/cuda/row_attention_case.h"
+#include "tests/gpu/attention_line.h"
 #include "tests/gpu/device_memory.h"
 
 #include <algorithm>
@@ -41,13 +42,8 @@ bool print_parity() {
                       same_bits(first.key_mass, second.key_mass);
     const cuda::testing::Errors errors = cuda::testing::errors_of(c, placed.inputs(), first);
     const bool right = started && again && same && cuda::testing::are_small(errors);
-    std::printf(
-        "    %s{\"case\": \"%s\", \"type\": \"%s\", \"q_heads\": %d, \"kv_heads\": %d, "
-        "\"chunk_len\": %d, \"past\": %d, \"dim\": %d, \"output\": %.3g, \"lse\": %.3g, "
-        "\"key_mass\": %.3g, \"of_tolerated\": %.3g, \"same_bits\": %s, \"right\": %s}\n",
-        separator, c.name, cuda::testing::name_of(c.type), c.heads(), c.kv_heads, c.chunk_len,
-        c.past, c.dim, errors.output, errors.lse, errors.key_mass, errors.of_tolerated,
-        same ? "true" : "false", right ? "true" : "false");
+    std::printf("    %s", separator);
+    print_attention_case(c, errors, same, right);
     separator = ",";
     all_right = all_right && right;
   }

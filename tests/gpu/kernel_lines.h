@@ -1,4 +1,5 @@
-// What the kit prints of kernels that select.
+// What the kit prints of kernels that select, and the words of all its lines: JSON, which has none for
+// what is no number.
 #pragma once
 
 #include "core/cuda/number_types.h"
@@ -14,7 +15,16 @@
 
 namespace kvloupe::gpu {
 
-// A list of cases, a line each; `error` in parts of what is tolerated.
+inline double json_number(double error) { return std::isfinite(error) ? error : 1e9; }
+inline const char* json_word(bool value) { return value ? "true" : "false"; }
+
+// The kit's page shows the last one beside the exit code.
+inline void say_wrong(const std::string& kernel, cuda::NumberType type, const std::string& shape) {
+  std::fprintf(stderr, "wrong: %s, %s, %s\n", kernel.c_str(), cuda::testing::name_of(type),
+               shape.c_str());
+}
+
+// A list of cases of kernels that select, a line each; `error` in parts of what is tolerated.
 class Lines {
  public:
   template <typename Case>
@@ -34,9 +44,9 @@ class Lines {
     std::printf(
         "%s\n    {\"kernel\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"error\": %.3g, "
         "\"same_bits\": %s, \"bits_of_fp32\": %s, \"right\": %s}",
-        first_ ? "" : ",", kernel, cuda::testing::name_of(type), shape.c_str(),
-        std::isfinite(error) ? error : 1e9, same ? "true" : "false",
-        bits_of_fp32 ? "true" : "false", right ? "true" : "false");
+        first_ ? "" : ",", kernel, cuda::testing::name_of(type), shape.c_str(), json_number(error),
+        json_word(same), json_word(bits_of_fp32), json_word(right));
+    if (!right) say_wrong(kernel, type, shape);
     first_ = false;
     right_ = right_ && right;
   }

@@ -1,79 +1,85 @@
-#!/usr/bin/env bash
-# program.sh KIT DEVICE OUT SECONDS   holds the program of the archive KIT (pack.sh) against the CPU on DEVICE (cuda:N; `sim`:
-#                                     its rehearsal, with a few of the tests and no bench) and measures it there, in no
-#                                     more than SECONDS. Libraries are those of python3's Torch, where it has one. Writes
-#                                     a text and JSON of each step to OUT.
-# Exits 1 where a test fails or does not finish, or a step does not run. What was cut off or left out for want of time
-# says so in its text.
-set -euo pipefail
-archive="$(realpath "$1")" device="$2" out="$(realpath "$3")" deadline="$4"
-work="$(mktemp -d)" kit="$(mktemp -d)"
-trap 'rm -rf "$work" "$kit"' EXIT
-tar -C "$kit" -xzf "$archive"
-if torch="$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2> /dev/null)"; then
-  export LD_LIBRARY_PATH="$kit/lib:$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-fi
-export KVLOUPE_TESTED_DEVICE="$device"
-cd "$work"
-status=0
+# program.sh   sourced by run.sh: the phases that need the archive of pack.sh. They hold the program against the CPU on
+#              $device (`sim`: with a few of the tests), and measure it there. Libraries are those of python3's Torch,
+#              where it has one.
+# Of whoever sources it: what steps.sh needs, kit, device, and work, an empty folder.
 
-# within SECONDS COMMAND...: no longer than the deadline, ended by SIGINT, on which a bench gives the rows that it has.
-within() {
-  local left=$((deadline - SECONDS)) seconds=$(($1 * ${SLOWNESS:-1}))
-  shift
-  ((left < seconds)) && seconds=$left
-  if ((seconds < 5)); then
-    echo "no time was left" >&2
-    return 124
+# The archive is in $work/kit; there and kvloupe begin the commands that run programs of it.
+unpacked() {
+  local torch
+  [ ! -d "$work/kit" ] || return 0
+  if [ ! -f "$kit" ]; then
+    leave_out unpack "there is no $kit (tests/gpu/pack.sh makes it): the kernels alone"
+    return 1
   fi
-  local code=0
-  timeout --signal=INT --kill-after=10 "$seconds" "$@" || code=$?
-  ((code != 124)) || echo "cut off after $seconds s" >&2
-  return "$code"
-}
-# step NAME SECONDS COMMAND...: what it prints goes to NAME.json (JSON) and NAME.txt (all else).
-step() {
-  local name="$1" code=0
-  shift
-  within "$@" > "$out/$name.json" 2> "$out/$name.txt" || code=$?
-  echo "$name: exit $code"
-  tail -n 1 "$out/$name.txt"
-  ((code == 0 || code == 124)) || status=1
-}
-# check NAME SECONDS TEST ARGUMENT...: of a test program, as step.
-check() {
-  local name="$1" seconds="$2" code=0
-  shift 2
-  mkdir "$name"
-  (cd "$name" && within "$seconds" "$kit/bin/$1" "${@:2}" "--gtest_output=json:$out/$name.json") > "$out/$name.txt" 2>&1 || code=$?
-  echo "$name: $(tail -n 1 "$out/$name.txt")"
-  return "$code"
+  rm -f "$details/unpack.exit"
+  mkdir "$work/kit"
+  step unpack 60 tar -C "$work/kit" -xzf "$kit"
+  if ! is_done unpack; then
+    rm -r "$work/kit"
+    return 1
+  fi
+  there=(env "KVLOUPE_TESTED_DEVICE=$device")
+  if torch="$(python3 -c 'import importlib.util; print(*importlib.util.find_spec("torch").submodule_search_locations)' \
+    2> /dev/null)"; then
+    there+=("LD_LIBRARY_PATH=$work/kit/lib:$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+  fi
+  kvloupe=("${there[@]}" "$work/kit/bin/kvloupe" --quiet --config-dir "$work/config")
 }
 
-kvloupe="$kit/bin/kvloupe"
-quiet=(--quiet --config-dir "$work/config")
-step devices 60 "$kvloupe" devices --json "${quiet[@]}"
-step synthesize 120 "$kvloupe" synthesize --length 8192 -o s.h5 --json "${quiet[@]}"
-methods=(quoka:budget_tokens=1024 compact_attention quest:budget_tokens=1024,skip_layers=0)
-methods=("${methods[@]/#/--method=}")
-if [ "$device" = sim ]; then
-  check test_selection_on_sim 120 test_selection_on_sim --gtest_filter='*InFp16*' || status=1
-  check test_capture_on_sim 120 test_capture_on_sim --gtest_filter='*HalfPrecision*' || status=1
-  step latency 120 "$kvloupe" latency s.h5 --lengths 2048 --repetitions 1 --device "$device" "${methods[@]}" --json "${quiet[@]}"
-else
-  checks=()
-  check test_cuda_parity 90 test_cuda_parity &
-  checks+=($!)
-  check test_capture_on_sim 120 test_capture_on_sim &
-  checks+=($!)
+# check NAME SECONDS TEST ARGUMENT...: of a test program, in a folder of its own.
+check() {
+  local name="$1" seconds="$2" test="$work/kit/bin/$3"
+  shift 3
+  mkdir -p "$work/$name"
+  answer "$name" "$seconds" bash -c 'cd "$1" && exec "${@:2}" >&2' check "$work/$name" \
+    "${there[@]}" "$test" "$@" "--gtest_output=json:$details/$name.json"
+}
+
+phase_program() {
+  local shard
+  unpacked || return 0
+  answer devices 60 "${kvloupe[@]}" devices --json
+  if [ "$device" = sim ]; then
+    check test_selection_on_sim 120 test_selection_on_sim --gtest_filter='*InFp16*'
+    check test_capture_on_sim 120 test_capture_on_sim --gtest_filter='*HalfPrecision*'
+    return 0
+  fi
+  beside check test_cuda_parity 90 test_cuda_parity
+  beside check test_capture_on_sim 120 test_capture_on_sim
   for shard in 0 1 2 3; do
-    GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard check "test_selection_on_sim_$shard" 120 test_selection_on_sim &
-    checks+=($!)
+    GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard beside check "test_selection_on_sim_$shard" 120 test_selection_on_sim
   done
-  for one in "${checks[@]}"; do wait "$one" || status=1; done
-  step latency_30k 45 "$kvloupe" latency s.h5 --lengths 30720 --device "$device" "${methods[@]}" --json "${quiet[@]}"
-  step latency_128k 60 "$kvloupe" latency s.h5 --lengths 131072 --device "$device" "${methods[@]}" --json "${quiet[@]}"
-  step bench 60 "$kvloupe" bench --device "$device" --json "${quiet[@]}"
-  step paged 60 "$kvloupe" bench --suite paged --device "$device" --json "${quiet[@]}"
-fi
-exit "$status"
+  all_ended
+}
+
+# latency NAME SECONDS ARGUMENT...
+latency() {
+  answer "$1" "$2" "${kvloupe[@]}" latency "$work/s.h5" --json --device "$device" --method quoka:budget_tokens=1024 \
+    --method compact_attention --method quest:budget_tokens=1024,skip_layers=0 "${@:3}"
+}
+
+latencies() {
+  local names=(latency_30k latency_128k)
+  [ "$device" != sim ] || names=(latency)
+  ! is_done "${names[@]}" || return 0
+  rm -f "$details/synthesize.exit"
+  answer synthesize 120 "${kvloupe[@]}" synthesize --length 8192 -o "$work/s.h5" --json
+  is_done synthesize || return 0
+  if [ "$device" = sim ]; then
+    latency latency 120 --lengths 2048 --repetitions 1
+  else
+    latency latency_30k 45 --lengths 30720
+    latency latency_128k 60 --lengths 131072
+  fi
+}
+
+phase_bench() {
+  unpacked || return 0
+  latencies
+  if [ "$device" = sim ]; then
+    leave_out bench "times on sim are no device's"
+    return 0
+  fi
+  answer bench 60 "${kvloupe[@]}" bench --device "$device" --json
+  answer paged 60 "${kvloupe[@]}" bench --suite paged --device "$device" --json
+}

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -180,6 +181,10 @@ TEST_F(WindowCapture, FromTheStartScreenToTheTrace) {
   EXPECT_FALSE(fs::exists(output() + ".part"));
   EXPECT_THAT(explorer().messages().history().back(), HasSubstr("own.h5"));
 
+  std::int64_t prompt = 0;
+  for (const trace::ChunkInfo& chunk : info.chunks)
+    if (chunk.phase == trace::Phase::Prefill) prompt += chunk.length;
+
   // A capture of its drift begins with the same prompt, as it stands, and a longer answer.
   window().form().request() = {};
   workspace().wanted_command = "capture.drift";
@@ -187,6 +192,14 @@ TEST_F(WindowCapture, FromTheStartScreenToTheTrace) {
   EXPECT_THAT(request.text, HasSubstr("The magic number of today is 3968761"));
   EXPECT_TRUE(request.raw);
   EXPECT_GT(request.max_new_tokens, 3);
+  window().form().request().model = model_;
+  frames(2);
+  ASSERT_TRUE(until([] { return window().estimator().cost().has_value(); }))
+      << window().estimator().problem() << window().obstacle();
+  EXPECT_EQ(window().estimator().cost()->tokens, prompt + request.max_new_tokens - 1)
+      << "its markers are tokens again";
+  click(item("the model's chat template around it"));
+  EXPECT_FALSE(request.raw || request.special);
 }
 
 TEST_F(WindowCapture, AViewWithoutDriftOffersToCaptureOne) {
@@ -223,10 +236,20 @@ TEST_F(WindowCapture, AWrongModelIsSaidBeforeItStarts) {
   EXPECT_EQ(window().obstacle(), "");
 }
 
+TEST_F(WindowCapture, AModelInPartsIsAsLargeAsAllOfThem) {
+  const std::string first = (*folder_ / "big-00001-of-00002.gguf").string();
+  std::ofstream(first) << "some";
+  std::ofstream(*folder_ / "big-00002-of-00002.gguf") << "bytes";
+  window().form().request().model = first;
+  EXPECT_EQ(window().form().model_bytes(), 9U);
+}
+
 TEST_F(WindowCapture, APlaceThatCannotBeWrittenIsSaidBeforeItStarts) {
-  const fs::path none = *folder_ / "none";
+  const fs::path none = *folder_ / "none", link = *folder_ / "link.h5";
+  fs::create_symlink("/proc/own.h5", link);
   for (const auto& [place, said] :
        {std::pair<std::string, std::string>{"/proc/own.h5", "free in /proc"},
+        {link.string(), "free in /proc"},
         {(none / "t.h5").string(), none.string()},
         {model_, model_}}) {
     describe("A prompt.");
@@ -235,6 +258,19 @@ TEST_F(WindowCapture, APlaceThatCannotBeWrittenIsSaidBeforeItStarts) {
     ASSERT_TRUE(until([] { return !window().estimator().problem().empty(); })) << place;
     EXPECT_THAT(window().obstacle(), HasSubstr(said));
   }
+}
+
+TEST_F(WindowCapture, WhatWasCuredElsewhereIsAskedForAgain) {
+  const fs::path place = *folder_ / "later";
+  describe("A prompt.");
+  window().form().request().output = (place / "own.h5").string();
+  ASSERT_TRUE(until([] { return !window().estimator().problem().empty(); }));
+  fs::create_directory(place);
+  frames(2);
+  click(item("Ask again"));
+  ASSERT_TRUE(until([] { return window().estimator().cost().has_value(); }))
+      << window().estimator().problem();
+  EXPECT_EQ(window().obstacle(), "");
 }
 
 // A sanitized program takes no library before its own.
@@ -378,6 +414,17 @@ TEST_F(WindowCapture, DroppedFilesGoWhereTheyBelong) {
   EXPECT_THAT(workspace().traces.tabs(), IsEmpty());
   drop(test::write_gui_trace("dropped.h5"));
   EXPECT_TRUE(workspace().has_trace());
+  const std::string text = (*folder_ / "text.md").string(), tour = (*folder_ / "tour.md").string();
+  std::ofstream(text) << "---\ntitle: Notes\n---\nIn Markdown.";
+  drop(text);
+  EXPECT_FALSE(explorer().tour().is_open());
+  EXPECT_EQ(window().form().request().file, text) << "a prompt, as any other text";
+  std::ofstream(tour) << "---\ntitle: T\ntrace: " << workspace().traces.ready()->path
+                      << "\n---\n# One\nText.\n";
+  drop(tour);
+  EXPECT_TRUE(explorer().tour().is_open());
+  explorer().tour().close();
+  EXPECT_EQ(window().form().request().file, text);
 }
 
 TEST_F(WindowCapture, ATaskByItsControlsAndTheCopiedCommand) {

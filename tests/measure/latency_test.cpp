@@ -1,8 +1,6 @@
-// What a measurement reports, and that the baselines
-// compute what they claim to.
+// What a measurement reports.
 #include "core/measure/latency.h"
 
-#include "core/attention/attention.h"
 #include "core/base/error.h"
 #include "core/base/work_count.h"
 #include "core/device/device_work.h"
@@ -25,19 +23,6 @@ namespace kvloupe::measure {
 namespace {
 
 using replay::testing::SmallTrace;
-
-TEST(DenseBaseline, AllVariantsAreTheChunksDenseAttention) {
-  at::manual_seed(5);
-  const at::Tensor q = at::randn({6, 9, 16}), k = at::randn({2, 40, 16}),
-                   v = at::randn({2, 40, 16});
-  const at::Tensor want = attention::dense_chunk_attention(q, k, v, 0.25, false).output;
-  const DenseBaseline baseline(q, k, v, 0.25);
-  for (const at::Tensor& got :
-       {baseline.run_gqa(), baseline.run_expanded(), baseline.run_folded(), baseline.run_own()}) {
-    ASSERT_EQ(got.sizes(), want.sizes());
-    EXPECT_LT((got - want).abs().max().item<double>(), 1e-5);
-  }
-}
 
 LatencyReport measure(const SmallTrace& trace, const char* spec, int chunk,
                       int* samples = nullptr) {
@@ -120,8 +105,8 @@ TEST(MeasureLatency, OnSimEveryPartRunsAndNoSpeedIsGiven) {
     }
 }
 
-// The host starts as many kernels and waits as often as capture makes it: select(), then attend_selected(), without
-// copies in between. On cells of one shape and type, and other numbers.
+// The host starts as many kernels and waits as often as capture makes it: select_there(), then attend_selected(),
+// without copies in between. On cells of one shape and type, and other numbers.
 TEST(MeasureLatency, AndTheBenchmarkAskOfADeviceWhatCaptureAsks) {
   const SmallTrace trace({.num_q_heads = 24,
                           .num_kv_heads = 8,
@@ -139,7 +124,8 @@ TEST(MeasureLatency, AndTheBenchmarkAskOfADeviceWhatCaptureAsks) {
     selector->select(cells->load(1, 3));
     const selection::Cell cell = cells->load(1, 4);
     selection::CellSelection selected;
-    const auto select = device::count_device_work(sim, [&] { selected = selector->select(cell); });
+    const auto select =
+        device::count_device_work(sim, [&] { selected = selector->select_there(cell); });
     const auto attend = device::count_device_work(sim, [&] {
       selection::attend_selected(spec, trace.session().info().model, cell, layout, selected);
     });
@@ -152,6 +138,8 @@ TEST(MeasureLatency, AndTheBenchmarkAskOfADeviceWhatCaptureAsks) {
       ASSERT_TRUE(counts) << text;
       EXPECT_EQ(counts->chain.launches, select->launches + attend->launches) << text;
       EXPECT_EQ(counts->chain.host_waits, select->host_waits + attend->host_waits) << text;
+      // What was chosen stays where it is; pages and blocks the host makes tables of.
+      EXPECT_EQ(counts->chain.host_waits, spec.id() == "quoka" ? 0 : 1) << text;
     }
   }
 }
@@ -215,12 +203,77 @@ TEST(MethodRun, AttendsIn16BitsAsInFp32) {
   }
 }
 
+// What was chosen on the device is attended to as the host's rows are, which are the CPU's. In a window, positions
+// are those of the text all the same.
+TEST(AttendSelected, TakesAChoiceThatLiesOnTheDevice) {
+  for (const int window : {0, 20}) {
+    const SmallTrace trace({.window = window});
+    for (const char* text :
+         {"quoka:budget_tokens=8", "uniform_queries:budget_tokens=8",
+          "snapkv:state=select,budget_tokens=8", "keydiff:state=select,budget_tokens=8",
+          "sample_attention:budget_tokens=8", "sparq:budget_tokens=8", "oracle:budget_tokens=8"}) {
+      SCOPED_TRACE(::testing::Message() << text << ", window " << window);
+      const auto spec = selection::MethodSpec::parse(text).resolved(trace.session().shape());
+      const auto layout = selection::row_layout(spec, trace.session().shape());
+      const auto on = [&](const char* device) {
+        const auto selector = selection::make_selector(spec, trace.session().shape());
+        const selection::Cell cell = trace_cells(trace.session(), spec, 2, device)->load(1, 2);
+        selection::CellSelection chosen;
+        const auto attended = [&] {
+          return selection::attend_selected(spec, trace.session().info().model, cell, layout,
+                                            chosen);
+        };
+        at::Tensor there;
+        const auto work = device::count_device_work(device::open_device(device), [&] {
+          chosen = selector->select_there(cell);
+          there = attended();
+        });
+        EXPECT_EQ(work ? work->host_waits : 0, 0);
+        EXPECT_EQ(chosen.pending.has_value(), !cell.q.is_cpu());
+        selection::bring_rows(chosen);
+        EXPECT_TRUE(at::allclose(there.cpu(), attended().cpu(), 1e-5, 1e-6));
+        return selection::kept_positions(chosen);
+      };
+      const auto rows = on("cpu");
+      EXPECT_EQ(on("sim"), rows);
+      EXPECT_EQ(rows.front().size(), 8U);
+    }
+  }
+}
+
+// Rows of different lengths come at once.
+TEST(AttendSelected, SharesOfTheMassAreWaitedForOnce) {
+  const SmallTrace trace({.num_kv_heads = 4});
+  const auto spec =
+      selection::MethodSpec::parse("sample_attention:budget_tokens=20,mode=coverage,coverage=0.5")
+          .resolved(trace.session().shape());
+  const auto rows_on = [&](const char* device) {
+    const auto selector = selection::make_selector(spec, trace.session().shape());
+    const selection::Cell cell = trace_cells(trace.session(), spec, 2, device)->load(1, 2);
+    selection::CellSelection chosen;
+    const auto work = device::count_device_work(device::open_device(device),
+                                                [&] { chosen = selector->select(cell); });
+    EXPECT_EQ(work ? work->host_waits : 1, 1);
+    return selection::kept_positions(chosen);
+  };
+  EXPECT_EQ(rows_on("sim"), rows_on("cpu"));
+}
+
 TEST(MeasureLatency, SaysWhereTheMethodItselfIsDense) {
   const SmallTrace trace;
   EXPECT_EQ(measure(trace, "dense", 2).dense_reason, trace::DenseReason::MethodRule);
   EXPECT_EQ(measure(trace, "quoka:budget_tokens=64", 2).dense_reason,
             trace::DenseReason::FitsBudget);
   EXPECT_EQ(measure(trace, "quoka:budget_tokens=8", 0).dense_reason, trace::DenseReason::EmptyPast);
+}
+
+TEST(MeasureLatency, SaysWhatItWasNotComparedWith) {
+  EXPECT_TRUE(measure(SmallTrace(), "quoka:budget_tokens=8", 2).dense_left_out.empty());
+  const LatencyReport report = measure(SmallTrace({.softcap = 2}), "quoka:budget_tokens=8", 2);
+  EXPECT_EQ(report.dense_variant, "kvloupe");
+  std::vector<std::string> forms;
+  for (const DenseLeftOut& one : report.dense_left_out) forms.push_back(one.form);
+  EXPECT_EQ(forms, (std::vector<std::string>{"sdpa gqa", "sdpa expanded", "sdpa folded"}));
 }
 
 TEST(MeasureLatency, WhatIsSimulatedHasNoSpeed) {

@@ -2,16 +2,16 @@
 #include "core/measure/timing.h"
 #include "core/device/threads.h"
 #include "core/measure/dense_baseline.h"
-#include "core/measure/gpu_kernels.h"
 #include "core/measure/latency.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <pthread.h>
 #include <time.h>
@@ -62,28 +62,6 @@ TEST(LatencyReport, SaysUnderWhatConditionsAGpuWasTimed) {
   EXPECT_EQ(report.gpu_words(), words_of(*report.gpu));
 }
 
-// What Torch refuses, or what attends to other keys, is no baseline.
-TEST(GpuKernels, ThoseThatFailOrDifferAreLeftOut) {
-  const at::Tensor expected = at::randn({2, 3, 4});
-  const auto agreeing =
-      those_that_agree({{"fails", []() -> at::Tensor { TORCH_CHECK(false, "no such kernel"); }},
-                        {"differs", [&] { return (expected * 1.5).unsqueeze(0); }},
-                        {"agrees", [&] { return expected.to(at::kHalf).unsqueeze(0); }},
-                        {"other shape", [&] { return expected.narrow(1, 0, 2).unsqueeze(0); }}},
-                       expected);
-  ASSERT_EQ(agreeing.size(), 1U);
-  EXPECT_EQ(agreeing.front().name, "agrees");
-}
-
-// A GPU's kernels are none of the processor's: each is refused there, and none stands in for it.
-TEST(GpuKernels, NoneRunsOnTheProcessor) {
-  const at::Tensor q = at::randn({1, 4, 3, 8}), k = at::randn({1, 2, 9, 8});
-  const at::Tensor each = k.repeat_interleave(2, 1);
-  const auto forms = gpu_kernels({q, k, k, each, each, at::zeros({3, 9}), 0.3});
-  EXPECT_EQ(forms.size(), 4U);
-  for (const NamedAttention& form : forms) EXPECT_THROW(form.run(), c10::Error) << form.name;
-}
-
 // Clocks held down after the second and the third round, the first that counts among them.
 TEST(TimeRounds, RoundsOfAThrottledGpuAreThrownAwayAndCounted) {
   int asked = 0;
@@ -109,6 +87,23 @@ TEST(TimeRounds, RoundsOfAThrottledGpuAreThrownAwayAndCounted) {
             "GPU at 1,740 to 1,760 MHz, memory 2,619 MHz, up to 306 W and 66 C, throttled in 2 "
             "rounds, which do not count");
   EXPECT_FALSE(time_rounds({{"a", [] {}}}, {.repetitions = 1, .threads = 64}, {}).gpu);
+}
+
+// A laptop's GPU tells neither, a virtual one of some drivers one of them: its clocks are known all the same.
+TEST(TimeRounds, PowerAndHeatAreLeftOutWhereTheyAreNotTold) {
+  using Told = std::pair<std::optional<double>, std::optional<int>>;
+  for (const auto& [told, words] :
+       {std::pair{Told{}, "GPU at 1,980 MHz, memory 2,619 MHz"},
+        std::pair{Told{300.0, std::nullopt}, "GPU at 1,980 MHz, memory 2,619 MHz, up to 300 W"},
+        std::pair{Told{std::nullopt, 60}, "GPU at 1,980 MHz, memory 2,619 MHz, up to 60 C"}}) {
+    RoundOptions options{.repetitions = 2, .warm_up = 0, .threads = 64};
+    const device::GpuState state{1980, 2619, told.first, told.second, false};
+    options.watch = [state] { return state; };
+    const GpuConditions gpu = time_rounds({{"a", [] {}}}, options, {}).gpu.value();
+    EXPECT_EQ(gpu.most_power_w, told.first);
+    EXPECT_EQ(gpu.most_celsius, told.second);
+    EXPECT_EQ(words_of(gpu), words);
+  }
 }
 
 TEST(TimeRounds, TimesWhatItRuns) {

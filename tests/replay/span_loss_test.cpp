@@ -254,6 +254,27 @@ TEST_F(SpanLossTest, OfWhatIsKeptWholeNothingIsTried) {
   EXPECT_TRUE(loss.changes.empty());
 }
 
+// A layer that keeps everything says nothing of a span that comes later.
+TEST_F(SpanLossTest, OfASpanThatComesLaterNothingIsKept) {
+  const auto sentences = [&](const std::string& method, int chunk) {
+    ReplayRequest request;
+    request.spec = *choice_of(method).spec;
+    request.chunks = {chunk};
+    request.want_mass = false;
+    const SpanLoss counted =
+        count_span(replay(trace_.session(), request, {}), choice_of(method), span_);
+    const std::string asked = sentence_of(loss_of(method, {chunk}));
+    EXPECT_EQ(sentence_of(counted), asked);
+    return asked;
+  };
+  span_.keys = {40, 44};
+  for (const char* method : {"oracle:budget_tokens=7,skip_layers=1",
+                             "oracle:budget_tokens=7,skip_layers=2", "oracle:budget_tokens=7"})
+    EXPECT_EQ(sentences(method, 1), "In chunk 1 no key of word comes before the chunk.") << method;
+  EXPECT_EQ(sentences("oracle:budget_tokens=7,skip_layers=2", kChunk),
+            "In chunk 3 oracle 7 keeps every key: none of word is lost.");
+}
+
 // Three heads: one keeps all, one some, one none.
 SpanLoss by_hand() {
   SpanLoss loss;
@@ -330,7 +351,11 @@ TEST(SpanLossSums, AreSaidInASentence) {
   loss.heads.clear();
   EXPECT_EQ(sentence_of(loss), "In chunk 5 no key of needle comes before the chunk.");
   loss.dense_heads = 3;
+  EXPECT_EQ(sentence_of(loss), "In chunk 5 no key of needle comes before the chunk.");
+  loss.comes_before = true;
   EXPECT_EQ(sentence_of(loss), "In chunk 5 quoka 256 keeps every key: none of needle is lost.");
+  loss.idle_heads = 1;
+  EXPECT_EQ(sentence_of(loss), "In chunk 5 quoka 256 does not choose among keys of needle.");
 }
 
 TEST(SpanLossSums, OfSeveralAnswersAddUp) {

@@ -285,6 +285,18 @@ TEST_F(BudgetSweepTest, TheKeyOfAJumpIsTheNewOneWithMostMass) {
   EXPECT_EQ(answers_.need(asked, WorkContext{})->key, -1);
 }
 
+// From chunk 2 to the last decode step: what is averaged is of the prompt, which has 48 keys before its last chunk.
+TEST_F(BudgetSweepTest, ThePastIsThatOfThePhaseThatIsAveraged) {
+  const SmallTrace decoded({.decoded = 2});
+  BudgetSweepQuestion asked;
+  asked.place = open(session::SessionPtr(session::SessionPtr(), &decoded.session()));
+  asked.chunks = {NumberScope::Kind::Range, true, ChunkRange{2, 5}};
+  EXPECT_EQ(asked.phase(), trace::Phase::Prefill);
+  EXPECT_EQ(asked.past(), 48);
+  asked.chunks.range = {4, 5};
+  EXPECT_EQ(asked.past(), 54);
+}
+
 TEST_F(BudgetSweepTest, CurvesOfOneMethodAreToldApart) {
   const auto result = answer(question("quoka:num_queries=3", "quoka:num_queries=5"));
   std::vector<std::string> names;

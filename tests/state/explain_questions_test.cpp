@@ -4,6 +4,7 @@
 #include "app/state/questions/why_lost/explain.h"
 #include "app/state/questions/why_lost/explain_words.h"
 #include "app/state/questions/why_lost/head_merge.h"
+#include "core/replay/replay.h"
 #include "tests/base/matchers.h"
 #include "tests/replay/small_trace.h"
 #include "tests/state/small_workspace.h"
@@ -186,6 +187,28 @@ TEST_F(ExplainQuestionsTest, FatesAreThoseOfEveryLayerAndRow) {
   const auto first = answer(KeyFatesQuestion{at(0, 0, 0), method("quoka:budget_tokens=6"), 5});
   EXPECT_EQ(first->decided, 0);
   EXPECT_EQ(first->at(1, 1).state, KeyLife::State::Own);
+}
+
+// `select --layer 1 --save`: of the others nothing is known, and the run is no less shown.
+TEST_F(ExplainQuestionsTest, FatesOfARunAreOfTheLayersThatItHas) {
+  const session::TraceSession& session = trace_.session();
+  const auto spec = selection::MethodSpec::parse("quoka:budget_tokens=6").resolved(session.shape());
+  replay::save_run(session, spec, replay::replay(session, {spec, {1}, {}, {}, false, false}, {}));
+  auto opened = std::make_shared<OpenTrace>();
+  opened->id = 2;
+  opened->session = std::make_shared<session::TraceSession>(session.info().path);
+  Place place;
+  place.trace = opened;
+  place.layer = 1;
+  place.chunk = 2;
+  const MethodChoice run = choice_of_run(place.info().runs.front(), *opened);
+  ASSERT_TRUE(run.recorded());
+  const auto of_run = answer(KeyFatesQuestion{place, run, 5});
+  EXPECT_THAT(of_run->layers, ElementsAre(1));
+  const auto anew = answer(KeyFatesQuestion{at(1, 0, 2), method(spec.canonical()), 5});
+  ASSERT_EQ(of_run->num_rows, anew->num_rows);
+  for (int row = 0; row < anew->num_rows; ++row)
+    EXPECT_EQ(of_run->at(0, row).state, anew->at(1, row).state) << row;
 }
 
 TEST_F(ExplainQuestionsTest, TheKeyOfASpanIsTheLostOneOfMostMass) {

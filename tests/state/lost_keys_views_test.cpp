@@ -423,5 +423,31 @@ TEST_F(LostKeysViews, SharesAreSaidRoughly) {
   EXPECT_EQ(replay::row_words({trace::RowAxis::QHead, 2}, 2), "query heads 4 to 5");
 }
 
+class SubGroupViews : public testing::SmallTraceViews {
+ protected:
+  SubGroupViews() : SmallTraceViews({.num_q_heads = 8}) {}
+  std::vector<std::string> columns() { return table_of("layer_head_overview").columns; }
+};
+
+// Two KV heads of four query heads: pairs of these choose together.
+TEST_F(SubGroupViews, TheOverviewsTableNamesTheRowsThatAMethodHas) {
+  const std::string pairs =
+      "compact_attention:block_size=4,sink_blocks=0,window_blocks=1,subgroup_size=2,alpha=";
+  open();
+  go_to("chunk=2");
+  choose(pairs + "0.3");
+  choose(pairs + "0.6", Slot::B);
+  EXPECT_THAT(columns(), ElementsAre("layer", "subgroup", "mass_recall"));
+  workspace_.cursor.set_option("layer_head_overview.show", "difference");
+  EXPECT_THAT(columns(),
+              ElementsAre("layer", "subgroup", "mass_recall_a", "mass_recall_b", "a_less_b"));
+  workspace_.cursor.set_option("layer_head_overview.show", "one");
+  workspace_.cursor.set_option("layer_head_overview.metric", "output_error");
+  EXPECT_THAT(columns(), ElementsAre("layer", "q_head", "output_error"));
+  choose(kBest);
+  workspace_.cursor.set_option("layer_head_overview.metric", "mass_recall");
+  EXPECT_THAT(columns(), ElementsAre("layer", "kv_head", "mass_recall"));
+}
+
 }  // namespace
 }  // namespace kvloupe::state

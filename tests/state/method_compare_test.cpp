@@ -2,6 +2,8 @@
 // the trace cannot serve.
 #include "app/state/questions/how_much/method_compare.h"
 
+#include "core/base/error.h"
+#include "core/replay/replay.h"
 #include "tests/base/matchers.h"
 #include "tests/state/small_workspace.h"
 
@@ -222,6 +224,39 @@ TEST_F(MethodCompareTest, WhereNoneCanBeServedTheReasonIsTold) {
   view.problem(workspace_);
   settle();
   EXPECT_THAT(view.problem(workspace_), HasSubstr("run 7 is not in this trace"));
+}
+
+// As `compare` averages a run that `select --layer 1 --save` made, and says so.
+TEST(MethodCompareOfRuns, ARunOfFewerLayersIsAveragedOverThese) {
+  const SmallTrace trace;
+  const session::TraceSession& session = trace.session();
+  const auto spec =
+      selection::MethodSpec::parse("oracle:budget_tokens=6").resolved(session.shape());
+  replay::save_run(session, spec, replay::replay(session, {spec, {1}, {}, {}, false, false}, {}));
+  auto opened = std::make_shared<OpenTrace>();
+  opened->session = std::make_shared<session::TraceSession>(session.info().path);
+  MethodCompareQuestion question;
+  question.place.trace = opened;
+  question.all_layers = true;
+  question.methods = {choice_of_run(opened->info().runs.front(), *opened),
+                      choice_of_spec("random:budget_tokens=6", *opened)};
+  Answers answers;
+  const auto common = answers.need(question, WorkContext{});
+  for (const auto& row : common->rows) {
+    EXPECT_EQ(row.unavailable, "");
+    EXPECT_EQ(row.in(trace::Phase::Prefill).row.cells, 6) << row.method.text;  // of layer 1
+  }
+  EXPECT_EQ(warning_of(question, *common, trace::Phase::Prefill),
+            "Run 0 has 1 of the 2 layers: 1; all rows are of these.");
+  question.cells = replay::CellChoice::Own;
+  const auto own = answers.need(question, WorkContext{});
+  EXPECT_EQ(own->rows[0].in(trace::Phase::Prefill).row.cells, 6);
+  EXPECT_EQ(own->rows[1].in(trace::Phase::Prefill).row.cells, 12);
+  EXPECT_THAT(warning_of(question, *own, trace::Phase::Prefill),
+              ::testing::StartsWith("Run 0 has 1 of the 2 layers: 1. "));
+  // A run that the trace lacks is no run of no layers.
+  question.methods = {MethodChoice{"infinipot", 7, std::nullopt}};
+  EXPECT_THROW(answers.need(question, WorkContext{}), Error);
 }
 
 TEST_F(MethodCompareTest, TheCurrentChunkChoosesThePhase) {

@@ -1,6 +1,7 @@
 // One choice of chunks reaches every view, says which chunks it is over, and survives.
 #include "app/state/number_chunks.h"
 
+#include "app/state/questions/averaged_chunks.h"
 #include "app/state/questions/how_much/budget_sweep.h"
 #include "app/state/questions/how_much/method_compare.h"
 #include "app/state/questions/kept/kv_map.h"
@@ -146,6 +147,66 @@ TEST_F(NumberScopes, TheMapsSentenceNamesTheChunksOfEachNumber) {
   // Before the needle, in a chunk that keeps everything, only what is chosen has a number.
   EXPECT_EQ(sentence(0, "6"), "Chunk 6: " + in(6));
   EXPECT_EQ(sentence(0, "chunk"), "");
+}
+
+// A mean over the prompt says the chunks of the prompt.
+TEST_F(NumberScopes, TheMapsSentenceLeavesOutTheDecodeStepsThatItsMeanDoes) {
+  test::GuiTraceOptions options = whole_options();
+  options.num_tokens = 500;
+  options.decoded = 2;
+  options.runs = {"quoka:budget_tokens=128"};
+  open(test::write_gui_trace("decoded.h5", options));
+  workspace.cursor.set_method(state::Slot::A, "sliding_window:budget_tokens=256");
+  workspace.cursor.set_chunk(2);
+  EXPECT_THAT(chunks("question").list(), ElementsAre(3, 4, 5));
+  const auto map = answer_to(state::KvMapQuestion{place(), workspace.method()});
+  const auto recall = answer_to(state::RecallQuestion{place(), workspace.method()});
+  ASSERT_TRUE(map && recall);
+  const auto sentence = [&](const char* scope) {
+    return state::finding_of(*map, &*recall, chunks(scope), place());
+  };
+  const std::string mean = fmt::format("mass recall {:.3f}.", (*recall)[3]);
+  EXPECT_THAT(sentence("question"), HasSubstr("From the question on (chunk 3): " + mean));
+  EXPECT_THAT(sentence("all"), HasSubstr("All prefill chunks: " + mean));
+}
+
+TEST(AveragedChunks, AreThoseOfOnePhase) {
+  trace::TraceInfo info;
+  for (int c = 0; c < 6; ++c)
+    info.chunks.push_back({c * 8, 8, c < 4 ? trace::Phase::Prefill : trace::Phase::Decode});
+  const auto words = [&](const NumberChunks& chunks, trace::Phase phase = trace::Phase::Prefill) {
+    return state::words_of(chunks, info, phase);
+  };
+  using state::ChunkRange;
+  EXPECT_EQ(words({Kind::All, true, {}}), "all prefill chunks");
+  EXPECT_EQ(words({Kind::All, true, {}}, trace::Phase::Decode), "all decode steps");
+  EXPECT_EQ(words({Kind::Question, true, ChunkRange{2, 5}}),
+            "from the question on (chunks 2 to 3)");
+  EXPECT_EQ(words({Kind::Question, true, ChunkRange{3, 5}}), "from the question on (chunk 3)");
+  EXPECT_EQ(words({Kind::Question, true, ChunkRange{0, 4}, {0, 2, 4}}),
+            "from the question on (chunks 0, 2)");
+  EXPECT_EQ(words({Kind::Range, true, ChunkRange{3, 4}}), "chunk 3");
+  // Of one phase as they are.
+  EXPECT_EQ(words({Kind::Range, true, ChunkRange{1, 3}}), "chunks 1 to 3");
+  EXPECT_EQ(words({Kind::Range, true, ChunkRange{4, 5}}), "chunks 4 to 5");
+  info.chunks.resize(4);
+  EXPECT_EQ(words({Kind::All, true, {}}), "all chunks");
+}
+
+// Where no chunks are chosen a span counts from the question on: what is known of that is no answer for all chunks.
+TEST_F(NumberScopes, AllChunksOfASpanAreAnotherAnswerThanTheViewsOwn) {
+  open();
+  workspace.cursor.set_method(state::Slot::A, "sliding_window:budget_tokens=256");
+  workspace.cursor.set_option("layer_head_overview.metric", "span_kept");
+  workspace.cursor.set_option("layer_head_overview.chunks", "all");
+  const auto kept_in = [&](const char* scope) {
+    workspace.cursor.set_numbers(state::parse_number_scope(scope));
+    const auto result = answer_to(overview_question(workspace));
+    return result ? result->overview.values.at(0, 0) : -1;
+  };
+  EXPECT_FLOAT_EQ(kept_in("own"), 0);
+  EXPECT_FLOAT_EQ(kept_in("all"), 0.5F);
+  EXPECT_FLOAT_EQ(kept_in("question"), 0);
 }
 
 TEST_F(NumberScopes, TheSweepFindsTheBudgetThatKeepsTheSpan) {

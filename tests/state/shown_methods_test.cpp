@@ -228,6 +228,28 @@ TEST_F(ShownMethods, BothAreTheTablesOfEachBelowTheOther) {
   EXPECT_THAT(state::find_view("kv_map")->array(workspace).shape, ElementsAre(2, 8, 1000));
 }
 
+// A method by KV heads and one that cuts lanes: each number stands under its own name.
+TEST_F(ShownMethods, TablesOfOtherHeadsAndNumbersHaveColumnsOfTheirOwn) {
+  open();
+  workspace.cursor.go_to(state::parse_goto("chunk=7"));
+  workspace.cursor.set_run(Slot::A, 0);
+  workspace.cursor.set_method(Slot::B, "aqua:basis=self");
+  show("layer_head_overview", "both");
+  const test::ExactTable both = table_of("layer_head_overview");
+  EXPECT_THAT(both.columns,
+              ElementsAre("method", "layer", "kv_head", "mass_recall", "q_head", "output_error"));
+  ASSERT_EQ(both.rows.size(), 9U + 27U);
+  for (std::size_t i = 0; i < both.rows.size(); ++i) {
+    const bool of_a = i < 9;
+    EXPECT_EQ(test::cell_of(both, i, "method"), workspace.method(of_a ? Slot::A : Slot::B).text);
+    EXPECT_NE(test::cell_of(both, i, "layer"), "");
+    for (const char* column : {"kv_head", "mass_recall"})
+      EXPECT_EQ(test::cell_of(both, i, column).empty(), !of_a) << column << i;
+    for (const char* column : {"q_head", "output_error"})
+      EXPECT_EQ(test::cell_of(both, i, column).empty(), of_a) << column << i;
+  }
+}
+
 state::OverviewQuestion::Answer overview(std::int64_t heads, std::vector<float> values,
                                          replay::Number number) {
   state::OverviewQuestion::Answer answer;

@@ -13,8 +13,8 @@ if ! flock --nonblock 9; then
   flock 9
 fi
 cmake/deps.sh fetch
-if [[ ! -f $build/build.ninja ]]; then
-  # An interrupted first configuration leaves a cache without build files.
-  cmake --preset "$preset" 9>&-
-fi
+# shellcheck source=cmake/configured.sh
+source cmake/configured.sh
+# An interrupted first configuration leaves a cache without build files.
+configured "$build" "$(cmake/deps.sh paths)" || cmake --preset "$preset" 9>&-
 ninja -C "$build" "$@" 9>&-

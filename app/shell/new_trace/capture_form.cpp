@@ -5,6 +5,7 @@
 #include "app/state/questions/how_much/devices.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
+#include "capture/model/gguf_part.h"
 #include "core/base/units.h"
 
 #include <fmt/format.h>
@@ -27,10 +28,25 @@ std::string text_of(const state::MethodDraft& draft) {
   return draft.problem().empty() ? draft.short_spec() : draft.spec();
 }
 
-// Of a file, or of all weights in a folder.
+// As far as they are there.
+std::uint64_t bytes_of_parts(const capture::GgufPart& part) {
+  std::uint64_t bytes = 0;
+  for (int number = 1; number <= part.count; ++number) {
+    std::error_code failed;
+    const std::uint64_t of_part = fs::file_size(part.file(number), failed);
+    if (failed) break;
+    bytes += of_part;
+  }
+  return bytes;
+}
+
+// Of a file, of all parts of a model in several, or of all weights in a folder.
 std::optional<std::uint64_t> bytes_of_path(const std::string& path) {
   std::error_code failed;
-  if (fs::is_regular_file(path, failed)) return fs::file_size(path, failed);
+  if (fs::is_regular_file(path, failed)) {
+    if (const auto part = capture::gguf_part(path)) return bytes_of_parts(*part);
+    return fs::file_size(path, failed);
+  }
   if (!fs::is_directory(path, failed)) return std::nullopt;
   std::uint64_t bytes = 0;
   for (const auto& file : fs::directory_iterator(path, failed))
@@ -69,11 +85,20 @@ void CaptureForm::choose_drift(const std::string& spec, const std::string& promp
   request_.drift = true;
   constexpr int kAnswer = 32;  // tokens, in which the two answers may part
   if (request_.max_new_tokens == 0) request_.max_new_tokens = kAnswer;
-  if (request_.kind == PromptKind::Text && request_.text.empty() && !prompt.empty()) {
-    request_.text = prompt;
-    request_.raw = true;  // it has its template in it
+  const bool typed = !request_.text.empty() && request_.text != traced_prompt_;
+  if (request_.kind == PromptKind::Text && !typed && !prompt.empty()) {
+    request_.text = traced_prompt_ = prompt;
+    request_.raw = request_.special = true;  // it has its template in it
+    if (workspace_.has_trace()) traced_model_ = workspace_.place().info().model;
+    take_traced_model();
   }
   take_drafts();
+}
+
+void CaptureForm::take_traced_model() {
+  if (!found_ || !traced_model_) return;
+  request_.model = model_of_trace(found_->models, *traced_model_, request_.model);
+  traced_model_.reset();
 }
 
 void CaptureForm::take_drafts() {
@@ -104,6 +129,7 @@ void CaptureForm::model_and_prompt_ui(const widgets::Palette& palette,
                                       const std::optional<CaptureCost>& cost) {
   ImGui::SeparatorText("Model");
   if (const auto answer = workspace_.ask(CaptureChoicesQuestion{})) found_ = answer.answer;
+  take_traced_model();
   if (request_.model.empty() && found_)
     for (const capture::FoundModel& model : found_->models)
       if (model.refusal.empty()) {
@@ -119,8 +145,9 @@ void CaptureForm::model_and_prompt_ui(const widgets::Palette& palette,
 
 void CaptureForm::model_ui(const widgets::Palette& palette) {
   ImGui::SetNextItemWidth(-widgets::em(6));
-  ImGui::InputTextWithHint("##model", "a .gguf file, a Hugging Face folder, or a name",
-                           &request_.model);
+  if (ImGui::InputTextWithHint("##model", "a .gguf file, a Hugging Face folder, or a name",
+                               &request_.model))
+    traced_model_.reset();
   ImGui::SameLine(0, 0);
   if (ImGui::ArrowButton("##found models", ImGuiDir_Down)) ImGui::OpenPopup("models");
   if (ImGui::IsItemHovered()) widgets::tooltip("The models on this machine");
@@ -170,7 +197,7 @@ void CaptureForm::settings_ui(const widgets::Palette& palette,
   if (ImGui::InputInt("tokens of a chunk", &request_.chunk_size, 16, 128))
     request_.chunk_size = std::clamp(request_.chunk_size, 1, 1 << 20);
   ImGui::SetNextItemWidth(wide);
-  ImGui::InputTextWithHint("layers", "all, or as 0-5", &request_.layers);
+  ImGui::InputTextWithHint("layers", "all, or as 0-5,7", &request_.layers);
   ImGui::SetNextItemWidth(wide);
   if (ImGui::InputInt("new tokens", &request_.max_new_tokens, 1, 16))
     request_.max_new_tokens = std::clamp(request_.max_new_tokens, 0, 1 << 20);
@@ -179,7 +206,15 @@ void CaptureForm::settings_ui(const widgets::Palette& palette,
   ImGui::SetNextItemWidth(wide);
   device_ui(palette);
   bool wrapped = !request_.raw;
-  if (ImGui::Checkbox("the model's chat template around it", &wrapped)) request_.raw = !wrapped;
+  if (ImGui::Checkbox("the model's chat template around it", &wrapped)) {
+    request_.raw = !wrapped;
+    request_.special = false;
+  }
+  if (!request_.raw || request_.kind != PromptKind::Text) return;
+  ImGui::Checkbox("special tokens in it are tokens", &request_.special);
+  if (ImGui::IsItemHovered())
+    widgets::tooltip(
+        "Such as <|im_start|>, as in a text that a chat template made; else they are text");
 }
 
 void CaptureForm::methods_ui(const widgets::Palette& palette, std::int64_t tokens) {

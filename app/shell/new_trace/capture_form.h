@@ -30,8 +30,9 @@ class CaptureForm {
   // For a new capture: a file that is not there yet. What was described stays.
   void begin(const std::string& folder);
   void add_method(const std::string& spec);
-  // A closed loop of this method, of another one where it cannot stand, and its drift over an answer. A
-  // prompt, with its template, is taken where none is typed.
+  // A closed loop of this method, of another one where it cannot stand, and its drift over an answer. The
+  // prompt of the trace on screen, with its template, is taken where none is typed, and its model where
+  // another one of this machine's is chosen (model_of_trace).
   void choose_drift(const std::string& spec, const std::string& prompt);
 
   // `cost`: where known. In the window's two columns.
@@ -50,6 +51,7 @@ class CaptureForm {
   // The button of a method and its editor.
   void method_ui(const widgets::Palette& palette, state::MethodDraft& draft, std::int64_t tokens);
   void take_drafts();
+  void take_traced_model();
   std::int64_t expected_tokens(const std::optional<CaptureCost>& cost) const;
 
   state::Workspace& workspace_;
@@ -61,7 +63,9 @@ class CaptureForm {
   std::optional<state::MethodDraft> closed_loop_;
   MethodFinder finder_;
   std::shared_ptr<const CaptureChoicesQuestion::Answer> found_;  // null: not known yet
-  std::string measured_;                                         // the model of `bytes_`
+  std::string traced_prompt_;                                    // that was taken of a trace
+  std::optional<trace::ModelInfo> traced_model_;  // its model, until it is looked for
+  std::string measured_;                          // the model of `bytes_`
   std::optional<std::uint64_t> bytes_;
 };
 

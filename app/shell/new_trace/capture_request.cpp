@@ -2,14 +2,18 @@
 
 #include "app/state/shell_words.h"
 #include "core/base/error.h"
+#include "core/base/output_file.h"
 #include "core/base/units.h"
 #include "core/selection/spec/method_spec.h"
+#include "core/trace/write/part_file.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 namespace kvloupe::shell {
 namespace {
@@ -90,13 +94,24 @@ std::string problem_of_spans(const CaptureRequest& request) {
   return "";
 }
 
+// "3-5", both ends in, or "3".
+bool is_range(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto first = parse_int(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : parse_int(text.substr(dash + 1));
+  return first && last && *first >= 0 && *last >= *first;
+}
+
+// As --layers reads it.
 std::string problem_of_layers(const std::string& layers) {
-  if (layers.empty()) return "";
-  const std::size_t dash = layers.find('-');
-  const auto first = parse_int(layers.substr(0, dash));
-  const auto last = dash == std::string::npos ? first : parse_int(layers.substr(dash + 1));
-  if (first && last && *first >= 0 && *last >= *first) return "";
-  return "Layers are written as 0-5, or 3 for one.";
+  if (layers.empty() || layers == "all") return "";
+  for (std::size_t begin = 0; begin <= layers.size();) {
+    const std::size_t end = std::min(layers.find(',', begin), layers.size());
+    if (!is_range(std::string_view(layers).substr(begin, end - begin)))
+      return "Layers are written as 0-5, as 0-2,7 or as all; 3 is one.";
+    begin = end + 1;
+  }
+  return "";
 }
 
 std::string json_of(const std::vector<ChatMessage>& chat) {
@@ -116,6 +131,8 @@ std::vector<std::string> capture_arguments(const CaptureRequest& request) {
   add("--model", request.model);
   add_prompt(words, request);
   if (request.raw) words.emplace_back("--raw");
+  if (request.raw && request.special && request.kind == PromptKind::Text)
+    words.emplace_back("--special");
   for (const CaptureSpan& span : request.spans) add("--span", span.name + "=" + span.text);
   if (request.chunk_size != CaptureRequest{}.chunk_size)
     add("--chunk-size", std::to_string(request.chunk_size));
@@ -164,7 +181,8 @@ int occurrences(const CaptureRequest& request, const std::string& text) {
   if (text.empty()) return 0;
   int count = 0;
   const auto add = [&](const std::string& of) {
-    for (std::size_t at = of.find(text); at != std::string::npos; at = of.find(text, at + 1))
+    for (std::size_t at = of.find(text); at != std::string::npos;
+         at = of.find(text, at + text.size()))
       ++count;
   };
   if (request.kind == PromptKind::Text) add(request.text);
@@ -180,6 +198,14 @@ std::string model_of_path(const std::string& path) {
     return fs::exists(name / "config.json", ignored) ? path : std::string();
   if (name.filename() == "config.json") return name.parent_path().string();
   return name.extension() == ".gguf" ? path : std::string();
+}
+
+std::string part_of(const std::string& output) {
+  try {
+    return trace::part_path(output_target(output)).string();
+  } catch (const Error&) {  // a link in a circle, of which the capture says what is wrong
+    return trace::part_path(output).string();
+  }
 }
 
 std::string unused_output(const std::string& folder) {

@@ -29,9 +29,10 @@ struct CaptureRequest {
   std::string task;  // of Task: its SPEC
   std::vector<ChatMessage> chat = {{"user", ""}};
   bool raw = false;
+  bool special = false;  // raw, and special tokens in a text that is typed are tokens
   std::vector<CaptureSpan> spans;
   int chunk_size = 128;
-  std::string layers;  // "0-5", "3"; empty: all
+  std::string layers;  // as --layers takes them: "0-5", "3", "0-2,7"; "all" or empty: all
   std::vector<std::string> methods;
   std::string closed_loop;  // SPEC; empty: open loop
   bool drift = false;
@@ -54,10 +55,12 @@ std::string capture_command_text(const CaptureRequest& request);
 // model or the disk can tell is not asked here.
 std::string problem_of(const CaptureRequest& request);
 
-// How often a span's text stands in the prompt, where that is typed.
+// How often a span's text stands in the prompt, where that is typed; no place reaches into another.
 int occurrences(const CaptureRequest& request, const std::string& text);
 // The model that a file or folder means: a folder for its config.json; "" where it is none.
 std::string model_of_path(const std::string& path);
+// Where the trace of this name grows: beside the file that a link leads to.
+std::string part_of(const std::string& output);
 // A file in the folder that is not there yet: capture.h5, capture-2.h5 and so on.
 std::string unused_output(const std::string& folder);
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <string_view>
 
 namespace kvloupe::shell {
 namespace {
@@ -123,8 +124,11 @@ void CaptureRun::poll() {
 
 void CaptureRun::cancel() {
   if (!command_) return;
-  // The program itself ends at once at the second signal.
-  command_->interrupt();
+  // The second time at once: what was written stays in the part.
+  if (cancels_ > 0)
+    command_->kill();
+  else
+    command_->interrupt();
   ++cancels_;
 }
 
@@ -134,6 +138,7 @@ void CaptureRun::take(const std::string& line) {
   const std::string name = event.value("event", "");
   if (name == "estimate") {
     cost_ = cost_of(event);
+    chunks_ = 0;
     of_chunks_ = cost_->chunks;
     stage_ = CaptureStage::Running;
   } else if (name == "progress") {
@@ -161,25 +166,27 @@ void CaptureRun::end() {
   const std::unique_ptr<OwnCommand> command = std::move(command_);
   const std::string problem = sentence_of(command->problem());
   warnings_ = command->warnings();
-  const bool killed = cancels_ > 1 || (command->exit_code() > 128 && command->exit_code() != 130);
-  if (problem.empty()) {
-    stage_ = CaptureStage::Done;
-  } else if (cancels_ > 0) {
-    stage_ = CaptureStage::Stopped;
-    if (!left_trace_) message_ = "The capture was stopped before its first chunk; nothing is left.";
-  } else {
-    stage_ = left_trace_ ? CaptureStage::Stopped : CaptureStage::Failed;
-    if (!left_trace_) message_ = problem;
+  const bool killed = command->exit_code() > 128 && command->exit_code() != 130;
+  if (left_trace_ || problem.empty()) {
+    stage_ = problem.empty() ? CaptureStage::Done : CaptureStage::Stopped;
+    return;
   }
-  if (left_trace_ || !killed) return;
-  // What it had written stays under the name of the part.
+  // What it had written stays under the name of the part. Before its estimate that was nothing: a part that is
+  // there is another capture's.
+  const bool begun = stage_ == CaptureStage::Running;
+  const std::string part = part_of(request_.output);
   std::error_code ignored;
-  const std::string part = request_.output + ".part";
-  if (std::filesystem::exists(part, ignored))
-    message_ = fmt::format(
-        "{} {} holds the chunks done; `kvloupe capture --resume {}` goes on with it.",
-        stage_ == CaptureStage::Failed ? problem + "." : "The capture was ended at once.",
-        printable(part), printable(part));
+  const bool left = begun && std::filesystem::exists(part, ignored);
+  const bool stopped = cancels_ > 0 && (killed || (!left && chunks_ == 0));
+  stage_ = stopped ? CaptureStage::Stopped : CaptureStage::Failed;
+  if (!left)
+    message_ =
+        stopped ? "The capture was stopped before its first chunk; nothing is left." : problem;
+  else
+    message_ =
+        fmt::format("{} {} holds the chunks done; `kvloupe capture --resume {}` goes on with it.",
+                    stopped ? "The capture was ended at once." : problem + ".", printable(part),
+                    printable(part));
 }
 
 }  // namespace kvloupe::shell

@@ -141,9 +141,16 @@ void CaptureWindow::draw(const widgets::Palette& palette) {
 
 void CaptureWindow::costs_ui(const widgets::Palette& palette) {
   if (run_.running()) return progress_ui(palette, widgets::em(20));
-  if (const std::string why = obstacle(); !why.empty())
-    return widgets::text_wrapped(estimator_.problem().empty() ? palette.warning : palette.error,
-                                 why);
+  if (const std::string why = obstacle(); !why.empty()) {
+    const bool asked = !estimator_.problem().empty() && why == estimator_.problem();
+    // The cause may have been cured elsewhere: room made, a file put in its place.
+    if (asked && ImGui::SmallButton("Ask again")) {
+      estimator_.stop();
+      ask_now_ = true;
+    }
+    if (asked) ImGui::SameLine();
+    return widgets::text_wrapped(asked ? palette.error : palette.warning, why);
+  }
   if (!outcome_.empty()) return widgets::text_wrapped(palette.error, outcome_);
   if (estimator_.cost()) {
     widgets::text_wrapped(palette.text, text_of(*estimator_.cost()));

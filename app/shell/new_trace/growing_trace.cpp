@@ -1,8 +1,8 @@
 #include "app/shell/new_trace/growing_trace.h"
 
+#include "app/shell/new_trace/capture_request.h"
 #include "core/base/error.h"
 #include "core/trace/trace_reader.h"
-#include "core/trace/write/part_file.h"
 
 #include <filesystem>
 
@@ -18,7 +18,7 @@ void GrowingTrace::begin(const std::string& output, const std::string& span) {
   span_ = span;
   std::error_code ignored;
   output_ = std::filesystem::absolute(output, ignored).string();
-  part_ = trace::part_path(output_).string();
+  part_ = part_of(output_);
   opened_ = false;
   chunks_ = 0;
   next_ = 0;

@@ -36,6 +36,11 @@ bool is_text(const std::string& bytes) {
   return !bytes.empty() && bytes.find('\0') == std::string::npos;
 }
 
+// A text in Markdown that begins as a tour does; any other one is a prompt.
+bool is_tour(const std::string& bytes) {
+  return bytes.starts_with("---") && bytes.find("\ntrace:") != std::string::npos;
+}
+
 std::string name_of(const std::string& path) {
   return printable(fs::path(path).filename().string());
 }
@@ -53,6 +58,7 @@ DroppedFile dropped_file(const std::string& path) {
   const std::string bytes = first_bytes(path);
   if (bytes.starts_with(kHdf5)) return {path, Kind::Trace};
   if (!is_text(bytes)) return {path, Kind::Unknown};
+  if (ends(".md") && is_tour(bytes)) return {path, Kind::Tour};
   if (!ends(".json")) return {path, Kind::Prompt};
   return {path, bytes.find(kLayoutFormat) != std::string::npos ? Kind::Layout : Kind::Chat};
 }
@@ -78,7 +84,7 @@ void DroppedFiles::refuse(const std::string& path, const std::string& why) {
 
 void DroppedFiles::use(const std::vector<DroppedFile>& files) {
   num_dropped_ += files.size();
-  std::string model, prompt;
+  std::string model, prompt, tour;
   const auto once = [&](std::string& used, const std::string& path, const char* what,
                         const std::function<bool(const std::string&)>& take) {
     if (!used.empty())
@@ -98,14 +104,21 @@ void DroppedFiles::use(const std::vector<DroppedFile>& files) {
       case Kind::Model: once(model, path, "model", takers_.take_model); break;
       case Kind::Prompt:
       case Kind::Chat: once(prompt, path, "prompt", takers_.take_prompt); break;
+      case Kind::Tour:
+        if (tour.empty())
+          takers_.take_tour(tour = path);
+        else
+          refuse(path, "the window leads through one tour at a time");
+        break;
       case Kind::Layout: takers_.take_layout(path); break;
       case Kind::Notes:
         refuse(path, "notes open with the trace that they lie beside; drop that one");
         break;
       case Kind::Missing: refuse(path, "there is no such file"); break;
       case Kind::Unknown:
-        refuse(path, fs::is_directory(path, ignored) ? "the folder holds no model (config.json)"
-                                                     : "it is no trace, model, prompt or layout");
+        refuse(path, fs::is_directory(path, ignored)
+                         ? "the folder holds no model (config.json)"
+                         : "it is no trace, model, prompt, tour or layout");
         break;
     }
   }

@@ -13,7 +13,7 @@
 namespace kvloupe::shell {
 
 // What a file is, by its name and its first bytes.
-enum class DroppedKind { Trace, Model, Prompt, Chat, Layout, Notes, Missing, Unknown };
+enum class DroppedKind { Trace, Model, Prompt, Chat, Tour, Layout, Notes, Missing, Unknown };
 struct DroppedFile {
   std::string path;
   DroppedKind kind = DroppedKind::Unknown;
@@ -26,6 +26,7 @@ class DroppedFiles {
     std::function<bool(const std::string& path)> take_model;   // by the form of a new capture
     std::function<bool(const std::string& path)> take_prompt;  // the same
     std::function<void(const std::string& path)> take_layout;  // says what is wrong
+    std::function<void(const std::string& path)> take_tour;    // the same
   };
   DroppedFiles(state::Workspace& workspace, Messages& messages, Takers takers)
       : workspace_(workspace), messages_(messages), takers_(std::move(takers)) {}

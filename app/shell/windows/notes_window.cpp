@@ -1,5 +1,6 @@
 #include "app/shell/windows/notes_window.h"
 
+#include "app/state/run_names.h"
 #include "app/state/selection.h"
 #include "app/state/token_text.h"
 #include "app/widgets/figure.h"
@@ -20,6 +21,24 @@ std::string place_text(const state::ViewState& at) {
   if (at.place.layer) parts.push_back(fmt::format("layer {}", *at.place.layer));
   if (at.place.q_head) parts.push_back(fmt::format("query head {}", *at.place.q_head));
   return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// One a line, of the trace shown. A note keeps texts, and "run:1" says nothing to a reader.
+std::string methods_text(const state::Workspace& workspace, const state::OpenTrace& trace,
+                         const std::vector<std::string>& texts) {
+  std::string lines;
+  for (const std::string& text : texts) {
+    std::string name = state::readable_name(text);
+    try {
+      const state::MethodChoice method = state::choice_of_text(text, trace);
+      name = state::own_name(workspace, method).empty() ? state::readable_name(method.text)
+                                                        : state::label_of(workspace, method);
+    } catch (const Error&) {
+      // The run is gone: its text is all that is left of it.
+    }
+    lines += (lines.empty() ? "" : "\n") + name;
+  }
+  return lines;
 }
 
 }  // namespace
@@ -132,11 +151,11 @@ void NotesWindow::note_ui(state::Workspace& workspace, const widgets::Palette& p
   const float button = ImGui::CalcTextSize("Remove").x + 2 * ImGui::GetStyle().FramePadding.x;
   const float room = std::max(
       widgets::em(3), ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x);
-  std::string methods;
-  for (const std::string& method : note.at.methods)
-    methods += (methods.empty() ? "" : "\n") + state::readable_name(method);
   widgets::text_colored(palette.text, widgets::elided(place_text(note.at), room));
-  if (ImGui::IsItemHovered() && !methods.empty()) widgets::tooltip("%s", methods.c_str());
+  if (ImGui::IsItemHovered() && !note.at.methods.empty())
+    widgets::tooltip("%s", methods_text(workspace, *workspace.traces.ready()->selection.place.trace,
+                                        note.at.methods)
+                               .c_str());
   ImGui::SameLine(ImGui::GetContentRegionMax().x - button);
   const bool removed = ImGui::SmallButton("Remove");
   if (focus_ == note.id) {

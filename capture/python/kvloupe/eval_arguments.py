@@ -39,7 +39,7 @@ def add_commands(commands):
     evaluate.add_argument("--system-instruction", metavar="TEXT", help="what stands before the conversation or text")
     evaluate.add_argument("--gen-kwargs", metavar="A=B,...", help="of generation, in place of the task's own, as in max_gen_toks=32")
     evaluate.add_argument("--seed", type=_number("--seed", 0, MOST_SEED), default=42, metavar="N",
-                          help="of texts that tasks make and of the choice of examples (default 42)")
+                          help="of texts that the harness's tasks make and of the choice of examples (default 42); kvloupe_niah and kvloupe_passkey have a seed for each text")
     evaluate.add_argument("--chunk-size", type=arguments.chunk_size, default=128, metavar="N", help="tokens of a prefill chunk (default 128)")
     evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda:N")
     evaluate.add_argument("--compute", default="auto", choices=COMPUTES,

@@ -48,7 +48,10 @@ def _load(path):
             if frame.tb_frame.f_code.co_filename == path:
                 line = frame.tb_lineno
             frame = frame.tb_next
-        raise KvloupeError(f"cannot run {path}", (f"line {line}: " if line else "") + one_line(error), "mend it") from error
+        why = (f"line {line}: " if line else "") + one_line(error)
+        if own_method.lacks_memory(error):
+            raise own_method.OutOfMemory(f"{path} ran out of memory before its methods", why, "let it take less") from error
+        raise KvloupeError(f"cannot run {path}", why, "mend it") from error
     finally:
         sys.path.remove(os.path.dirname(path))
     return module

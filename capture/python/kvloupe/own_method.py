@@ -168,12 +168,12 @@ def _ask(select, where, *arguments):
     try:
         return select(*arguments)
     except Exception as error:
-        if _lacks_memory(error):
+        if lacks_memory(error):
             raise OutOfMemory(f"the method ran out of memory in {where}", f"{_place_of(error, select)}{one_line(error)}", "let it take less") from error
         raise KvloupeError(f"the method failed in {where}", f"{_place_of(error, select)}{one_line(error)}", "mend it and run it again") from error
 
 
-def _lacks_memory(error):
+def lacks_memory(error):
     """On a CPU torch says so by a RuntimeError."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
@@ -209,6 +209,8 @@ def _kept_of_row(row, where, first, past, budget):
     try:
         values = np.asarray(_on_host(row) if hasattr(row, "detach") else list(row) if isinstance(row, range) else row)
     except Exception as error:
+        if lacks_memory(error):
+            raise OutOfMemory(f"what came back for {where} takes too much memory", one_line(error), "let it take less") from error
         raise KvloupeError(f"what came back for {where} is no array", one_line(error), "return positions, a mask or scores for each row") from None
     if values.ndim != 1:
         raise KvloupeError(f"{values.shape} came back for {where}", "a row has one axis", "return positions, a mask or scores for each row")

@@ -139,6 +139,11 @@ class OwnFile(unittest.TestCase):
         code, said = refusal("select", path, "--python", f"{self.methods}:large", "--memory-limit", "3GiB")
         self.assertEqual(code, 1, said)
         self.assertIn("MemoryError", said)
+        large = scratch("large.py")
+        large.write_text("import numpy as np\nTABLE = np.ones(2**60, np.uint8)\n")
+        code, said = refusal("select", path, "--python", f"{large}:newest")
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"large.py ran out of memory before its methods; line 2: .*MemoryError.*; let it take less, or give it more by --memory-limit$")
         self.assertFalse(os.path.exists(f"{path}.runs.h5"))
 
     def test_what_it_started_ends_with_it(self):

@@ -149,8 +149,8 @@ class Refusals(unittest.TestCase):
         with open(root / "capture/python/pyproject.toml", "rb") as file:
             project = tomllib.load(file)["project"]
         for_eval = " ".join(name.split(">")[0] for name in project["optional-dependencies"]["eval"])
-        for file, told in (("capture/python/kvloupe/eval_arguments.py", f'"pip install {for_eval}"'), ("docs/eval.md", f"python {for_eval}\n"),
-                           ("core/base/python_package.h", f'"numpy h5py {for_eval}"')):
+        for file, told in (("capture/python/kvloupe/eval_arguments.py", f'"pip install {for_eval}"'), ("docs/eval.md", "pip install -e './capture/python[eval]'\n"),
+                           ("docs/eval.md", "pip install -e './capture/python[eval,ray]'`"), ("core/base/python_package.h", f'"numpy h5py {for_eval}"')):
             self.assertIn(told, (root / file).read_text(), file)
 
 

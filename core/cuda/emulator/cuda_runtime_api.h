@@ -45,11 +45,11 @@ inline cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-// Those of an A100.
+// Those of an A100, but for the shared memory that a test has set.
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrMultiProcessorCount
                ? 108
-               : static_cast<int>(kvloupe::cuda::emulator::kMostSharedMemory);
+               : static_cast<int>(kvloupe::cuda::emulator::most_shared_memory());
   return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -107,7 +107,7 @@ inline int __clzll(long long bits) {
 
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
-  return static_cast<std::size_t>(bytes) <= kvloupe::cuda::emulator::kMostSharedMemory
+  return static_cast<std::size_t>(bytes) <= kvloupe::cuda::emulator::most_shared_memory()
              ? cudaSuccess
              : cudaErrorInvalidValue;
 }

@@ -22,7 +22,10 @@ namespace kvloupe::cuda::emulator {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
-constexpr unsigned kMostThreads = 1024;
+// Of a block, and of it along z.
+constexpr unsigned kMostThreads = 1024, kMostThreadsAlongZ = 64;
+// Of a grid: along x, and along y and z each.
+constexpr unsigned kMostBlocks = 0x7FFFFFFF, kMostBlocksAlongYZ = 65'535;
 constexpr std::size_t kAlignment = 16;  // of shared memory
 
 struct Schedule {
@@ -174,6 +177,17 @@ class Block {
 
 Block* running = nullptr;
 std::uint64_t launches = 0;
+std::size_t shared_memory_there_is = kMostSharedMemory;
+
+bool can_be_of_grid(Extent grid) {
+  return grid.x <= kMostBlocks && grid.y <= kMostBlocksAlongYZ && grid.z <= kMostBlocksAlongYZ &&
+         std::min({grid.x, grid.y, grid.z}) > 0;
+}
+
+bool can_be_of_block(Extent block) {
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  return 0 < threads && threads <= kMostThreads && block.z <= kMostThreadsAlongZ;
+}
 
 void Block::enter() {
   Block& block = *running;
@@ -302,11 +316,12 @@ std::set<Site> barrier_sites_in(std::string_view file) {
   return found;
 }
 
+void set_most_shared_memory(std::size_t bytes) { shared_memory_there_is = bytes; }
+std::size_t most_shared_memory() { return shared_memory_there_is; }
+
 bool launch(Extent grid, Extent block, std::size_t shared_bytes,
             const std::function<void()>& body) {
-  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-  if (blocks == 0 || threads == 0 || threads > kMostThreads || shared_bytes > kMostSharedMemory)
+  if (!can_be_of_grid(grid) || !can_be_of_block(block) || shared_bytes > most_shared_memory())
     return false;
   // One at a time, from whatever thread: what runs and what was seen is one state.
   static std::mutex mutex;

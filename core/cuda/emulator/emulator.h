@@ -43,10 +43,14 @@ std::set<Site> barrier_sites_in(std::string_view file);
 
 // The most dynamic shared memory of a block, which the smallest of our targets (sm_80) has.
 inline constexpr std::size_t kMostSharedMemory = 163 << 10;
+// For a test: that of another card from now on.
+void set_most_shared_memory(std::size_t bytes);
+std::size_t most_shared_memory();
 
-// Calls `body` as each thread of each block. False where the launch itself is wrong: an empty grid or
-// block, more than 1,024 threads, more shared memory than there is. Throws what body throws, and
-// Error{Internal} where lanes of a warp wait for each other in vain.
+// Calls `body` as each thread of each block. False where CUDA refuses the launch itself: an empty grid or
+// block, more blocks than 65,535 along y or z, more than 1,024 threads (64 along z), more shared memory
+// than there is. Throws what body throws, and Error{Internal} where lanes of a warp wait for each other
+// in vain.
 bool launch(Extent grid, Extent block, std::size_t shared_bytes, const std::function<void()>& body);
 
 // Launches since the program began.

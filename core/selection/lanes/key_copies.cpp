@@ -24,16 +24,27 @@ const trace::LayerBasis& layer_of(const Cell& cell, const trace::Basis& basis) {
   return found->second;
 }
 
-at::Tensor on_device_of(const Cell& cell, const trace::Basis& basis,
-                        const std::vector<float>& vectors) {
+const std::vector<float>& vectors_of(const Cell& cell, const trace::Basis& basis, bool of_values) {
+  const trace::LayerBasis& layer = layer_of(cell, basis);
+  if (of_values && layer.value_vectors.empty())
+    throw input_error("values cannot be sliced",
+                      fmt::format("the basis from {} holds no directions of values", basis.source),
+                      "make it again by kvloupe calibrate aqua");
+  return of_values ? layer.value_vectors : layer.vectors;
+}
+
+at::Tensor brought_to(const Cell& cell, const trace::Basis& basis, bool of_values) {
+  const std::vector<float>& vectors = vectors_of(cell, basis, of_values);
   const std::int64_t dim = basis.head_dim;
   return attention::uploaded(
       at::from_blob(const_cast<float*>(vectors.data()), {basis.num_kv_heads, dim, dim}, at::kFloat),
       cell.k.device());
 }
 
-at::Tensor directions_of(const Cell& cell, const KeyCopyForm& form) {
-  return form.of_values ? value_directions_of(cell, *form.basis) : directions_of(cell, *form.basis);
+at::Tensor held_or_brought(const Cell& cell, const trace::Basis& basis, bool of_values) {
+  at::Tensor held;
+  if (cell.copies) held = cell.copies->held_directions(cell, basis, of_values);
+  return held.defined() ? held : brought_to(cell, basis, of_values);
 }
 
 // For `num_keys` keys of each KV head.
@@ -51,10 +62,10 @@ std::int64_t room_of(const at::Tensor& numbers, const KeyCopyForm& form) {
 
 // Of `count` keys from cell position `begin` on to the places from `place` on. In pieces, so that what
 // is rotated stays small beside the keys.
-void copy_keys(const Cell& cell, const KeyCopyForm& form, std::int64_t begin, std::int64_t count,
-               std::int64_t place, const at::Tensor& numbers) {
+void copy_keys(const Cell& cell, const KeyCopyForm& form, const at::Tensor& directions,
+               std::int64_t begin, std::int64_t count, std::int64_t place,
+               const at::Tensor& numbers) {
   constexpr std::int64_t kPiece = 4096;
-  const at::Tensor directions = form.basis ? directions_of(cell, form) : at::Tensor();
   const at::Tensor& source = form.of_values ? cell.v : cell.k;
   for (std::int64_t done = 0; done < count; done += kPiece) {
     const std::int64_t rows = std::min(kPiece, count - done);
@@ -71,16 +82,28 @@ void copy_keys(const Cell& cell, const KeyCopyForm& form, std::int64_t begin, st
 }  // namespace
 
 at::Tensor directions_of(const Cell& cell, const trace::Basis& basis) {
-  return on_device_of(cell, basis, layer_of(cell, basis).vectors);
+  return held_or_brought(cell, basis, /*of_values=*/false);
 }
 
 at::Tensor value_directions_of(const Cell& cell, const trace::Basis& basis) {
-  const std::vector<float>& vectors = layer_of(cell, basis).value_vectors;
-  if (vectors.empty())
-    throw input_error("values cannot be sliced",
-                      fmt::format("the basis from {} holds no directions of values", basis.source),
-                      "make it again by kvloupe calibrate aqua");
-  return on_device_of(cell, basis, vectors);
+  return held_or_brought(cell, basis, /*of_values=*/true);
+}
+
+at::Tensor KeyCopies::held_directions(const Cell& cell, const trace::Basis& basis,
+                                      bool of_values) const {
+  for (const Directions& held : directions_)
+    if (held.basis.get() == &basis && held.of_values == of_values && held.layer == cell.layer &&
+        held.there.device() == cell.k.device())
+      return held.there;
+  return {};
+}
+
+at::Tensor KeyCopies::directions_for(const Cell& cell, const KeyCopyForm& form) {
+  const at::Tensor held = held_directions(cell, *form.basis, form.of_values);
+  if (held.defined()) return held;
+  const at::Tensor there = brought_to(cell, *form.basis, form.of_values);
+  directions_.push_back({form.basis, form.of_values, cell.layer, there});
+  return there;
 }
 
 // Methods that name the same directions may have read them each for itself.
@@ -105,7 +128,8 @@ attention::LaneKeys KeyCopies::get(const Cell& cell, const KeyCopyForm& form) {
   KVLOUPE_CHECK(!form.basis || (form.basis->head_dim == cell.k.size(2) &&
                                 form.basis->num_kv_heads == cell.num_kv_heads()));
   const std::int64_t end = cell.first_key + cell.kv_len();
-  if (form.basis) directions_of(cell, form);  // refuses a layer that it does not hold
+  // Refuses a layer that the basis does not hold.
+  const at::Tensor directions = form.basis ? directions_for(cell, form) : at::Tensor();
   Copy& copy = copy_of(cell.layer, form);
   // Keys that a window hid from the first cell were not there to copy.
   if (!copy.numbers.defined() || cell.first_key < copy.first || copy.end < cell.first_key ||
@@ -122,7 +146,8 @@ attention::LaneKeys KeyCopies::get(const Cell& cell, const KeyCopyForm& form) {
       }
       copy.numbers = std::move(larger);
     }
-    copy_keys(cell, form, copy.end - cell.first_key, end - copy.end, held, copy.numbers);
+    copy_keys(cell, form, directions, copy.end - cell.first_key, end - copy.end, held,
+              copy.numbers);
     copy.end = end;
   }
   return {copy.numbers, copy.first};

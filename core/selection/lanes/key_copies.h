@@ -27,6 +27,9 @@ class KeyCopies {
   // call has copied nothing is read. The numbers of a key depend on it and the basis alone. Throws
   // Error{Input} where the basis does not hold the layer.
   attention::LaneKeys get(const Cell& cell, const KeyCopyForm& form);
+  // The directions of a basis that get() has had, of keys or of values, on the device of the cell, where
+  // they are brought once. Undefined: it has not had them.
+  at::Tensor held_directions(const Cell& cell, const trace::Basis& basis, bool of_values) const;
   // Forgets the keys from this position on.
   void forget_from(std::int64_t position);
   std::int64_t bytes() const;
@@ -37,9 +40,18 @@ class KeyCopies {
     std::int64_t first = 0, end = 0;  // positions
     at::Tensor numbers;               // with room for more keys
   };
+  // The basis is held as long: no other one has its address.
+  struct Directions {
+    BasisPtr basis;
+    bool of_values = false;
+    int layer = 0;
+    at::Tensor there;
+  };
   Copy& copy_of(int layer, const KeyCopyForm& form);
+  at::Tensor directions_for(const Cell& cell, const KeyCopyForm& form);
 
   std::vector<Copy> copies_;
+  std::vector<Directions> directions_;
 };
 
 // get() of the cell's copies; where it has none, of a copy that nobody else sees.
@@ -49,7 +61,8 @@ attention::LaneKeys copied_keys(const Cell& cell, const KeyCopyForm& form);
 at::Tensor rows_of_copy(const Cell& cell, const attention::LaneKeys& rows);
 
 // The directions of the layer, [num_kv_heads, head_dim, head_dim] with direction i in column i, on the
-// cell's device; on the CPU in the memory of `basis`. Throws as get().
+// cell's device: those that the cell's copies hold, else brought there; on the CPU in the memory of
+// `basis`. Throws as get().
 at::Tensor directions_of(const Cell& cell, const trace::Basis& basis);
 // The same of the values. Throws Error{Input} where the basis holds none.
 at::Tensor value_directions_of(const Cell& cell, const trace::Basis& basis);

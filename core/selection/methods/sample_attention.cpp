@@ -30,16 +30,16 @@ class SampleAttention final : public ScoringSelector {
     return attention_scores(cell, cell.q, cell.k, rows_of_chunk(cell), num_candidates);
   }
 
-  std::vector<std::int64_t> num_kept(const at::Tensor& scores, std::int64_t budget) const override {
+  std::optional<Shares> shares(const at::Tensor& scores, std::int64_t budget) const override {
     const double coverage = spec().real("coverage");
     // All of the mass is all keys, whatever sums in fp64 make of the smallest.
-    if (spec().text("mode") == "budget" || coverage >= 1) return {};
-    const at::Tensor order = ranked_rows(scores, scores.size(1)).to(at::kLong);
-    const at::Tensor falling = scores.gather(1, order).to(at::kDouble);
+    if (spec().text("mode") == "budget" || coverage >= 1) return std::nullopt;
+    const at::Tensor order = ranked_rows(scores, scores.size(1));
+    const at::Tensor falling = scores.gather(1, order.to(at::kLong)).to(at::kDouble);
     // Sums that would be equal but for rounding are.
     const at::Tensor goal = falling.sum({1}, true) * (coverage * (1 - 1e-9));
     const at::Tensor short_of = falling.cumsum(1).ge(goal).logical_not();
-    return on_host<std::int64_t>((short_of.sum(1) + 1).clamp_max(budget));
+    return Shares{order, (short_of.sum(1) + 1).clamp_max(budget)};
   }
 
  private:

@@ -45,12 +45,13 @@ class SeerAttention final : public BlockMasker {
   }
 
   BlockChoice choose(const Cell& cell) override {
-    const GateLayer& layer = layer_of(cell.layer);
+    const Weights& weights = weights_of(cell);
     const BlockGrid grid = grid_of(cell, block_size_);
     BlockChoice choice(grid, cell.num_q_heads());
     choice.thresholds.assign(static_cast<std::size_t>(cell.num_q_heads() * grid.num_query_blocks()),
                              threshold_);
-    const at::Tensor queries = gate_queries(cell, layer, grid), keys = gate_keys(cell, layer, grid);
+    const at::Tensor queries = gate_queries(cell, weights, grid),
+                     keys = gate_keys(cell, weights, grid);
     // All are asked before the host waits for one of them.
     std::vector<at::Tensor> asked;
     for (std::int64_t i = 0; i < grid.num_query_blocks(); ++i)
@@ -77,38 +78,78 @@ class SeerAttention final : public BlockMasker {
     return found->second;
   }
 
-  // `pooled` rows of blocks from `first` on times the gate's weights [num_heads, width, hidden], where
-  // there are any, at the positions of their blocks.
-  at::Tensor embedded(const Cell& cell, const at::Tensor& pooled, const std::vector<float>& weights,
-                      std::int64_t num_heads, std::int64_t first) const {
-    at::Tensor rows = pooled;
-    if (!weights.empty())
-      rows = gate_rows(
-          pooled,
-          attention::uploaded(at::from_blob(const_cast<float*>(weights.data()),
-                                            {num_heads, pooled.size(2), gate_.hidden}, at::kFloat),
-                              pooled.device()));
-    if (!has_rotary(shape_, cell.layer)) return rows;
-    std::vector<double> positions;
-    for (std::int64_t block = first; block < first + rows.size(1); ++block)
-      positions.push_back(static_cast<double>(block * block_size_));
-    return rotary_.turned(rows, positions);
+  // [num_heads, width, hidden] on the device of the cells, where they are brought once for all chunks.
+  struct Weights {
+    at::Tensor queries;  // undefined where the gate has none
+    at::Tensor keys;
+  };
+  const Weights& weights_of(const Cell& cell) {
+    const GateLayer& layer = layer_of(cell.layer);
+    Weights& there = weights_[cell.layer];
+    const c10::Device device = cell.k.device();
+    if (there.keys.defined() && there.keys.device() == device) return there;
+    const auto brought = [&](const std::vector<float>& weights, std::int64_t heads,
+                             std::int64_t width) {
+      return attention::uploaded(at::from_blob(const_cast<float*>(weights.data()),
+                                               {heads, width, gate_.hidden}, at::kFloat),
+                                 device);
+    };
+    const std::int64_t dim = shape_.head_dim;
+    there.queries =
+        layer.q_weight.empty() ? at::Tensor() : brought(layer.q_weight, shape_.num_q_heads, dim);
+    there.keys = brought(layer.k_weight, layer.num_k_heads, 3 * dim);
+    return there;
+  }
+
+  // cos and sin at the positions of so many blocks and of some to come, [2, blocks, hidden / 2] fp64: of
+  // all layers.
+  at::Tensor turns_of(std::int64_t num_blocks, c10::Device device) {
+    constexpr std::int64_t kFewest = 64;
+    if (turns_.defined() && turns_.device() == device && turns_.size(1) >= num_blocks)
+      return turns_;
+    const std::int64_t blocks = std::max(kFewest, 2 * num_blocks);
+    std::vector<double> cos, sin;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const Rotary::Turn by = rotary_.turn(static_cast<double>(block * block_size_));
+      cos.insert(cos.end(), by.cos.begin(), by.cos.end());
+      sin.insert(sin.end(), by.sin.begin(), by.sin.end());
+    }
+    cos.insert(cos.end(), sin.begin(), sin.end());
+    turns_ = attention::uploaded(at::tensor(cos, at::kDouble).view({2, blocks, gate_.hidden / 2}),
+                                 device);
+    return turns_;
+  }
+
+  // Rows of blocks from `first` on, at the positions of their blocks.
+  at::Tensor turned(const at::Tensor& rows, std::int64_t first) {
+    const std::int64_t heads = rows.size(0), count = rows.size(1), half = gate_.hidden / 2;
+    const at::Tensor turns = turns_of(first + count, rows.device()).narrow(1, first, count);
+    const at::Tensor cos = turns.select(0, 0), sin = turns.select(0, 1);
+    const at::Tensor halves = rows.reshape({heads, count, 2, half}).to(at::kDouble);
+    const at::Tensor x = halves.select(2, 0), y = halves.select(2, 1);
+    return at::stack({x * cos - y * sin, x * sin + y * cos}, 2).to(at::kFloat).view(rows.sizes());
+  }
+
+  // `pooled` rows of blocks from `first` on times the gate's weights, where there are any, at the
+  // positions of their blocks.
+  at::Tensor embedded(const Cell& cell, const at::Tensor& pooled, const at::Tensor& weights,
+                      std::int64_t first) {
+    const at::Tensor rows = weights.defined() ? gate_rows(pooled, weights) : pooled;
+    return has_rotary(shape_, cell.layer) ? turned(rows, first) : rows;
   }
 
   // x [num_q_heads, Q_b, hidden]
-  at::Tensor gate_queries(const Cell& cell, const GateLayer& layer, const BlockGrid& grid) const {
-    return embedded(cell, pools_.queries(cell), layer.q_weight, cell.num_q_heads(),
-                    grid.block_of_query_block(0));
+  at::Tensor gate_queries(const Cell& cell, const Weights& weights, const BlockGrid& grid) {
+    return embedded(cell, pools_.queries(cell), weights.queries, grid.block_of_query_block(0));
   }
 
   // y [heads of the gate's keys, N_b, hidden]. Blocks that are whole stay as they are.
-  at::Tensor gate_keys(const Cell& cell, const GateLayer& layer, const BlockGrid& grid) {
+  at::Tensor gate_keys(const Cell& cell, const Weights& weights, const BlockGrid& grid) {
     Keys& keys = keys_[cell.layer];
     const std::int64_t whole = grid.kv_len() / block_size_;
     const std::int64_t known = std::min(keys.complete, whole), blocks = grid.num_key_blocks();
     if (known < blocks)
-      keys.rows.put(known, embedded(cell, pools_.keys(cell, known, blocks), layer.k_weight,
-                                    layer.num_k_heads, known));
+      keys.rows.put(known, embedded(cell, pools_.keys(cell, known, blocks), weights.keys, known));
     keys.complete = whole;
     return keys.rows.rows().narrow(1, 0, blocks);
   }
@@ -138,6 +179,8 @@ class SeerAttention final : public BlockMasker {
   Gate gate_;
   GatePools pools_;
   Rotary rotary_;
+  at::Tensor turns_;
+  std::map<int, Weights> weights_;  // by layer
   struct Keys {
     GrowingRows rows;
     std::int64_t complete = 0;  // blocks that were whole when they were pooled

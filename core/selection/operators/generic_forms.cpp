@@ -95,6 +95,23 @@ Tensor in_pages(const Tensor& rows, std::int64_t page_size, std::int64_t cut, co
       .view({heads, pages, page_size, dim});
 }
 
+// Runs work(keys of the piece) for pieces of the keys, ascending, at least for one: what work makes of them
+// in a wider type stays small beside K.
+template <typename Work>
+void for_each_piece(const Tensor& keys, const Work& work) {
+  constexpr std::int64_t kKeysOfPiece = 1 << 14;
+  std::int64_t first = 0;
+  do {
+    work(keys.narrow(1, first, std::min(kKeysOfPiece, keys.size(1) - first)));
+    first += kKeysOfPiece;
+  } while (first < keys.size(1));
+}
+
+// Of pieces one after the other.
+Tensor joined(const std::vector<Tensor>& pieces) {
+  return pieces.size() == 1 ? pieces.front() : at::cat(pieces, 1);
+}
+
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> keep_best_rows(const Tensor& scores, std::int64_t budget,
@@ -158,12 +175,21 @@ Tensor score_keys(const Tensor& q, const Tensor& k, const Tensor& chosen,
 
 Tensor difference_scores(const Tensor& k, std::int64_t num_scored) {
   constexpr double kNormaliseEpsilon = 1e-12, kLeastLength = 1e-8;
-  const Tensor lengths = at::linalg_vector_norm(k, 2, {-1}, true, at::kDouble);
-  const Tensor mean = (k.to(at::kDouble) / lengths.clamp_min(kNormaliseEpsilon)).mean({1}, true);
+  std::vector<Tensor> lengths, products;
+  Tensor sum;  // of the keys as units, [G, 1, D]
+  for_each_piece(k, [&](const Tensor& piece) {
+    Tensor keys = piece.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+    lengths.push_back(at::linalg_vector_norm(keys, 2, {-1}, true));
+    const Tensor of_piece = keys.div_(lengths.back().clamp_min(kNormaliseEpsilon)).sum({1}, true);
+    sum = sum.defined() ? sum + of_piece : of_piece;
+  });
+  const Tensor mean = sum / static_cast<double>(k.size(1));
   const Tensor mean_length = at::linalg_vector_norm(mean, 2, {-1}, true).clamp_min(kLeastLength);
-  const Tensor products = key_products(mean.to(at::kFloat).squeeze(1), k.narrow(1, 0, num_scored));
-  const Tensor scored = lengths.squeeze(2).narrow(1, 0, num_scored).clamp_min(kLeastLength);
-  return (-products.to(at::kDouble) / (mean_length.squeeze(2) * scored)).to(at::kFloat);
+  const Tensor mean_row = mean.to(at::kFloat).squeeze(1);
+  for_each_piece(k.narrow(1, 0, num_scored),
+                 [&](const Tensor& piece) { products.push_back(key_products(mean_row, piece)); });
+  const Tensor scored = joined(lengths).squeeze(2).narrow(1, 0, num_scored).clamp_min(kLeastLength);
+  return (-joined(products).to(at::kDouble) / (mean_length.squeeze(2) * scored)).to(at::kFloat);
 }
 
 Tensor key_products(const Tensor& rows, const Tensor& keys) {

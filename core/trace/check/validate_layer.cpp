@@ -150,7 +150,9 @@ BrokenHeads check_rows(const TraceReader& reader, int layer, const WorkContext& 
   const std::int64_t not_finite = count_not_finite(reader, layer, context, broken);
   if (not_finite > 0)
     found.notes.push_back(
-        fmt::format("layer {} has {} values of q, k or v that are not finite", layer, not_finite));
+        fmt::format("layer {} has {} of q, k or v that {} not finite", layer,
+                    not_finite == 1 ? "a value" : fmt::format("{} values", not_finite),
+                    not_finite == 1 ? "is" : "are"));
   return broken;
 }
 

@@ -144,6 +144,7 @@ ViewInfo decode_drift_view() {
               {"q", "k"},
               "the rows whose distance is drawn by layer and chunk",
               {"queries", "keys"}}})
+      .tabulate_all_chunks()
       .draw(problem_with<question_of>, table, array);
 }
 

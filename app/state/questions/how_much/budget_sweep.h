@@ -73,7 +73,7 @@ struct BudgetSweepQuestion : OfPlace<At::Trace> {
   std::array<MethodChoice, 2> bounds() const;  // oracle and random, in the scope of the methods
   // Of the chunks averaged.
   trace::Phase phase() const { return chunks.phase(place.info(), trace::Phase::Prefill); }
-  std::int64_t past() const { return analysis::longest_past(place.info(), chunks.list()); }
+  std::int64_t past() const { return analysis::longest_past(place.info(), chunks.list(), phase()); }
   // Head: exact; else among the budgets computed.
   bool wants_exact() const { return extent == SweepExtent::Head; }
 };

@@ -5,8 +5,10 @@
 #include "app/state/view.h"
 #include "app/state/workspace.h"
 #include "core/base/error.h"
+#include "core/base/letters.h"
 #include "core/base/units.h"
 #include "core/engine/engine.h"
+#include "core/replay/request_checks.h"
 #include "core/trace/fields/trace_names.h"
 
 #include <fmt/format.h>
@@ -118,6 +120,22 @@ std::vector<MethodChoice> methods_at_hand(const Workspace& workspace) {
   return methods;
 }
 
+// "run 3 has 2 of the 30 layers: 4, 5", as `compare` says it; empty where it has all that are averaged.
+std::string layers_note(const MethodCompareQuestion& question, const Row& row) {
+  if (!question.all_layers || !row.method.recorded() || row.averages == nullptr) return "";
+  const std::vector<int>& layers = row.averages->layers();
+  const std::size_t all = question.place.info().layers.size();
+  if (layers.size() >= all) return "";
+  return fmt::format("run {} has {} of the {} layers: {}", row.method.run, layers.size(), all,
+                     fmt::join(layers, ", "));
+}
+
+std::string note_of(const MethodCompareQuestion& question, const Row& row, trace::Phase phase) {
+  const std::string note = row.in(phase).differs ? words_of_cells(row, phase) : row.unavailable;
+  const std::string of_layers = layers_note(question, row);
+  return note.empty() || of_layers.empty() ? note + of_layers : note + "; " + of_layers;
+}
+
 std::vector<Cell> cells_of(const Row& row, const MethodCompareQuestion& question) {
   const Place& place = question.place;
   const trace::Phase phase = question.phase();
@@ -130,7 +148,7 @@ std::vector<Cell> cells_of(const Row& row, const MethodCompareQuestion& question
   cells.emplace_back(phase == trace::Phase::Prefill ? "prefill" : "decode");
   cells.push_back(row.method.recorded() ? Cell(row.method.run) : Cell());
   cells.emplace_back(std::string(trace::to_text(row.mode)));
-  cells.push_back(row.in(phase).differs ? words_of_cells(row, phase) : row.unavailable);
+  cells.emplace_back(note_of(question, row, phase));
   return cells;
 }
 
@@ -155,9 +173,13 @@ std::string MethodAveragesQuestion::key() const {
 
 MethodAveragesQuestion::Answer MethodAveragesQuestion::work(Steps& steps) const {
   const session::TraceSession& session = *place.trace->session;
-  const std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};
+  std::vector<int> layers = all_layers ? place.info().layers : std::vector{place.layer};
   if (!method.recorded()) {
     KVLOUPE_CHECK(method.known());
+  } else if (all_layers) {
+    // A run may cover fewer layers than the trace.
+    replay::recorded_run_of(place.info(), method.run);
+    layers = replay::checked_layers_of_run(session, method.run, {});
   }
   return engine().average(session, method, layers, counted_in(chunks, watched, place.info()),
                           steps.context, place.device);
@@ -327,8 +349,10 @@ std::vector<std::string> labels_of(const Answer& answer) {
   return distinct_labels(methods);
 }
 
-std::string warning_of(const MethodCompareQuestion& question, const Answer& answer,
-                       trace::Phase phase) {
+namespace {
+
+std::string warning_of_cells(const MethodCompareQuestion& question, const Answer& answer,
+                             trace::Phase phase) {
   std::vector<std::string> differing, nowhere;
   std::int64_t cells = 0, all_cells = 0;
   const std::vector<std::string> labels = labels_of(answer);
@@ -351,6 +375,21 @@ std::string warning_of(const MethodCompareQuestion& question, const Answer& answ
       "No cell is common to all these methods, because {} keeps everything in every cell here. "
       "Choose own cells, or other layers.",
       fmt::join(nowhere, ", "));
+}
+
+}  // namespace
+
+std::string warning_of(const MethodCompareQuestion& question, const Answer& answer,
+                       trace::Phase phase) {
+  std::string text;
+  for (const Row& row : answer.rows)
+    if (const std::string note = layers_note(question, row); !note.empty())
+      text += fmt::format(
+          "{}{}. ", capitalised(note),
+          question.cells == replay::CellChoice::Common ? "; all rows are of these" : "");
+  text += warning_of_cells(question, answer, phase);
+  if (text.ends_with(' ')) text.pop_back();
+  return text;
 }
 
 CompareOrder compare_order(const Workspace& workspace) {

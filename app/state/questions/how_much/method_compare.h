@@ -68,6 +68,10 @@ struct MethodCompareQuestion : OfPlace<At::Trace> {
   std::string key() const;
   std::string title() const;
   std::string obstacle() const;
+  // A row of the catalogue is selected anew, and the same as a recorded run of its SPEC.
+  bool is_row_of(const MethodChoice& shown, const Row& row) const {
+    return catalogue.empty() ? shown == row.method : shown.text == row.method.text;
+  }
   Answer work(Steps& steps) const;
   static std::uint64_t bytes(const Answer& answer);
 };
@@ -98,7 +102,8 @@ std::optional<double> value_of(const MethodCompareQuestion::Row& row, const Comp
 std::string words_of_cells(const MethodCompareQuestion::Row& row, trace::Phase phase);
 // What its rows are called, each otherwise.
 std::vector<std::string> labels_of(const MethodCompareQuestion::Answer& answer);
-// Why the means of an answer do not compare, or are of no cell, naming the methods; empty: they do.
+// Why the means of an answer do not compare, or are of fewer layers or of no cell, naming the methods; empty: nothing is
+// to be said.
 std::string warning_of(const MethodCompareQuestion& question,
                        const MethodCompareQuestion::Answer& answer, trace::Phase phase);
 

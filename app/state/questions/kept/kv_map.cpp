@@ -1,6 +1,7 @@
 #include "app/state/questions/kept/kv_map.h"
 
 #include "app/state/labels.h"
+#include "app/state/questions/averaged_chunks.h"
 #include "app/state/questions/kept/kv_difference.h"
 #include "app/state/shown_methods.h"
 #include "app/state/token_text.h"
@@ -127,6 +128,10 @@ std::vector<MethodChoice> more_methods(const Workspace& workspace) {
   return methods_beside(workspace, kViewId);
 }
 
+trace::Phase phase_of_mean(const NumberChunks& chunks, const trace::TraceInfo& info) {
+  return chunks.phase(info, trace::Phase::Prefill);
+}
+
 }  // namespace
 
 KvMapQuestion::Answer KvMapQuestion::work(Steps& steps) const {
@@ -168,7 +173,7 @@ RecallQuestion::Answer RecallQuestion::work(Steps& steps) const {
 std::optional<double> mean_recall(const RecallQuestion::Answer& recall, const MethodFacts& facts,
                                   const NumberChunks& chunks, const trace::TraceInfo& info) {
   if (facts.keeps_every_key()) return std::nullopt;
-  const trace::Phase phase = chunks.phase(info, trace::Phase::Prefill);
+  const trace::Phase phase = phase_of_mean(chunks, info);
   double sum = 0;
   int cells = 0;
   for (std::size_t c = 0; c < std::min(recall.size(), info.chunks.size()); ++c) {
@@ -189,7 +194,8 @@ std::string finding_of(const KvMapQuestion::Answer& answer, const RecallQuestion
     return mean ? fmt::format("mass recall {:.3f}", *mean) : std::string();
   };
   const auto sentence = [&](const NumberChunks& of, const std::string& words) {
-    return fmt::format("{}: {}.", capitalised(words_of(of, place.info())), words);
+    const trace::TraceInfo& info = place.info();
+    return fmt::format("{}: {}.", capitalised(words_of(of, info, phase_of_mean(of, info))), words);
   };
   const NumberChunks here = number_chunks({NumberScope::Kind::Chunk}, place, chunks.kind);
   const auto kept = kept_of_span(answer, place);
@@ -216,6 +222,7 @@ ViewInfo kv_map_view() {
               "as the smaller "
               "of the two sets holds"}})
       .count_chunks()
+      .tabulate_all_chunks()
       .on_paper(0.85F)
       .draw(problem, table, array);
 }

@@ -156,6 +156,7 @@ ViewInfo method_diff_view() {
               "open trace as B (export: --other-trace); other_b: A here, B in the other trace; "
               "keys and chunks are matched by their tokens",
               {"A and B here", "two traces", "A here, B there"}}})
+      .tabulate_all_chunks()
       .draw(problem, table, array);
 }
 

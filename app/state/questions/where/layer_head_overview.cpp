@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/engine/engine.h"
 #include "core/replay/request_checks.h"
+#include "core/trace/queries_note.h"
 
 #include <fmt/format.h>
 
@@ -43,15 +44,16 @@ std::string problem(Workspace& workspace) {
   return first_problem(drawn, [&](const Drawn& one) { return problem_of_one(workspace, one); });
 }
 
-const char* head_column(const analysis::Overview& overview) {
-  return overview.per_kv_head ? "kv_head" : "q_head";
+const char* head_column(const OverviewQuestion::Answer& answer) {
+  if (answer.overview.per_kv_head) return "kv_head";
+  return answer.q_heads_per_column == 1 ? "q_head" : "subgroup";
 }
 
 Table table_of_one(Workspace& workspace, const Drawn& one) {
   const auto result = workspace.ask(overview_question(workspace, one));
   if (!result) return {};
   const analysis::Overview& overview = result->overview;
-  Table table{{"layer", head_column(overview), replay::name_of(overview.number)}, {}};
+  Table table{{"layer", head_column(*result), replay::name_of(overview.number)}, {}};
   for (std::int64_t r = 0; r < overview.values.rows; ++r)
     for (std::int64_t c = 0; c < overview.values.cols; ++c)
       table.rows.push_back(
@@ -64,7 +66,7 @@ Table table_of_difference(Workspace& workspace) {
   if (!result) return {};
   const analysis::Overview& overview = result->less.overview;
   const std::string number = replay::name_of(overview.number);
-  Table table{{"layer", head_column(overview), number + "_a", number + "_b", "a_less_b"}, {}};
+  Table table{{"layer", head_column(result->less), number + "_a", number + "_b", "a_less_b"}, {}};
   std::size_t i = 0;
   for (std::int64_t r = 0; r < overview.values.rows; ++r)
     for (std::int64_t c = 0; c < overview.values.cols; ++c, ++i)
@@ -264,8 +266,15 @@ std::optional<trace::NamedKeys> OverviewQuestion::watched() const {
   return number() == Number::SpanKept ? watched_keys(place) : std::nullopt;
 }
 
+// Of a span the chunks that count depend on whether they were chosen.
+std::string OverviewQuestion::counted_key() const {
+  if (!watched()) return chunks.key();
+  const std::vector<int> counted = counted_chunks();
+  return counted.empty() ? "all" : trace::text_of_chunks(counted);
+}
+
 std::string OverviewQuestion::key() const {
-  return of_method() ? OfMethod::key(number(), chunks, watched())
+  return of_method() ? OfMethod::key(number(), counted_key(), watched())
                      : key_of_members(place.key(At::Chunk), number());
 }
 

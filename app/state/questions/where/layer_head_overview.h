@@ -47,6 +47,7 @@ struct OverviewQuestion : OfMethod<At::Trace> {
   // Those of `chunks` that count (docs/metrics.md): of a span, where none were chosen, from the question on.
   // Empty: all.
   std::vector<int> counted_chunks() const;
+  std::string counted_key() const;  // of these chunks
   replay::ReplayResult replayed(const WorkContext& context) const;
 
   std::string key() const;

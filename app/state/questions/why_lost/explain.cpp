@@ -133,10 +133,10 @@ KeyLifeQuestion::Answer KeyLifeQuestion::work(Steps& steps) const {
 }
 
 ChunkSetsQuestion::Answer ChunkSetsQuestion::work(Steps& steps) const {
-  const std::vector<int>& layers = place.info().layers;
+  // A run may cover fewer layers than the trace.
   if (method.recorded())
-    return replay::read_run(*place.trace->session, method.run, layers, place.chunk, steps.context);
-  return run_method(place, method, layers, {place.chunk}, false, false, steps.context);
+    return replay::read_run(*place.trace->session, method.run, {}, place.chunk, steps.context);
+  return run_method(place, method, place.info().layers, {place.chunk}, false, false, steps.context);
 }
 
 std::string KeyFatesQuestion::title() const {
@@ -152,7 +152,7 @@ KeyFatesQuestion::Answer KeyFatesQuestion::work(Steps& steps) const {
   const auto sets = steps.need(ChunkSetsQuestion{place, method});
   const bool evicts = facts_of(place, method).evicts;
   Answer answer;
-  answer.layers = place.info().layers;
+  answer.layers = sets->layers;
   answer.q_heads_per_row = std::max(1, sets->q_heads_per_row);
   answer.num_rows = place.info().model.num_q_heads / answer.q_heads_per_row;
   answer.axis = sets->row_axis;

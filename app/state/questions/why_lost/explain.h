@@ -90,7 +90,7 @@ struct KeyLifeQuestion : OfKey<At::Layer> {
   static std::uint64_t bytes(const Answer& answer) { return bytes_in(answer.chunks); }
 };
 
-// What a method selected in one chunk of all layers.
+// What a method selected in one chunk of all layers, a run in those that it has.
 struct ChunkSetsQuestion : OfRun<At::Chunk> {
   static constexpr const char* kName = "sets of all layers";
   using Answer = replay::ReplayResult;
@@ -109,7 +109,7 @@ struct KeyFatesQuestion : OfRun<At::Chunk> {
     bool dense = false;
   };
   struct Answer {
-    std::vector<int> layers;
+    std::vector<int> layers;  // of the run, or of the trace
     int num_rows = 0;
     int q_heads_per_row = 1;
     trace::RowAxis axis = trace::RowAxis::KvHead;
