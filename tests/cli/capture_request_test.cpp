@@ -349,12 +349,18 @@ void follow(shell::CaptureRun& run, const std::function<bool()>& until) {
   }
 }
 
+constexpr const char* kEstimated =
+    "echo '{\"event\": \"estimate\", \"tokens\": 8, \"chunks\": 2, \"layers\": [0], "
+    "\"model_layers\": 1,"
+    " \"bytes\": 1, \"seconds\": 1, \"memory\": {\"total\": 1, \"weights\": 1, \"kv_cache\": 0,"
+    " \"working_set\": 0}, \"spans\": []}'\n";
+
 TEST_F(CaptureRequestTest, WhatFailsAfterACancelIsSaidWithWhatIsLeft) {
   const CaptureRequest request = plain();
   const std::string failure = "error: the capture was stopped; No space left on device; make room";
   const std::string script =
-      "trap 'echo \"" + failure + "\" >&2; exit 130' INT\n: >'" + request.output +
-      ".part'\n"
+      "trap 'echo \"" + failure + "\" >&2; exit 130' INT\n: >'" + request.output + ".part'\n" +
+      kEstimated +
       "echo '{\"event\": \"progress\", \"chunks\": 3, \"pace\": \"\", \"phase\": \"prefill\"}'\n"
       "while :; do sleep 0.02; done\n";
   const Actor actor(folder_ / "fails", script);
@@ -370,15 +376,33 @@ TEST_F(CaptureRequestTest, WhatFailsAfterACancelIsSaidWithWhatIsLeft) {
   EXPECT_THAT(run.message(), HasSubstr(request.output + ".part holds the chunks done"));
 }
 
+// Before the estimate nothing was written: the part is of an earlier capture.
+TEST_F(CaptureRequestTest, APartThatWasThereBeforeIsNotWhatIsLeft) {
+  const CaptureRequest request = plain();
+  const std::string ready = (folder_ / "ready").string();
+  const Actor actor(
+      folder_ / "loads",
+      "trap 'echo \"error: the capture was stopped; it was cancelled; start it anew\" "
+      ">&2; exit 130' INT\n: >'" +
+          ready + "'\nwhile :; do sleep 0.02; done\n");
+  std::ofstream(request.output + ".part") << "of another";
+  shell::CaptureRun run;
+  run.program = actor.path();
+  run.start(request);
+  follow(run, [&] { return std::filesystem::exists(ready); });
+  run.cancel();
+  follow(run, [] { return false; });
+  EXPECT_EQ(run.stage(), shell::CaptureStage::Stopped);
+  EXPECT_THAT(run.message(), HasSubstr("nothing is left"));
+}
+
 // A basis that is made first has a progress of its own.
 TEST_F(CaptureRequestTest, ChunksAreCountedFromTheEstimateOn) {
   const Actor actor(
       folder_ / "counts",
-      "echo '{\"event\": \"progress\", \"chunks\": 96, \"pace\": \"\", \"phase\": \"prefill\"}'\n"
-      "echo '{\"event\": \"estimate\", \"tokens\": 8, \"chunks\": 2, \"layers\": [0],"
-      " \"model_layers\": 1, \"bytes\": 1, \"seconds\": 1, \"memory\": {\"total\": 1, \"weights\": "
-      "1,"
-      " \"kv_cache\": 0, \"working_set\": 0}, \"spans\": []}'\n");
+      std::string("echo '{\"event\": \"progress\", \"chunks\": 96, \"pace\": \"\", \"phase\": "
+                  "\"prefill\"}'\n") +
+          kEstimated);
   shell::CaptureRun run;
   run.program = actor.path();
   run.start(plain());

@@ -151,7 +151,7 @@ BrokenHeads check_rows(const TraceReader& reader, int layer, const WorkContext& 
   if (not_finite > 0)
     found.notes.push_back(
         fmt::format("layer {} has {} of q, k or v that {} not finite", layer,
-                    not_finite == 1 ? "a value" : fmt::format("{} values", not_finite),
+                    not_finite == 1 ? "1 value" : fmt::format("{} values", not_finite),
                     not_finite == 1 ? "is" : "are"));
   return broken;
 }
