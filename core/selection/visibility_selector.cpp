@@ -4,7 +4,7 @@
 #include "core/selection/cell_rows.h"
 #include "core/selection/score_memo.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <utility>

@@ -7,7 +7,7 @@
 #include "tests/base/matchers.h"
 #include "tests/capture/tiny_llama.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
