@@ -44,9 +44,13 @@ fail() {
 
 # --- Debian packages -------------------------------------------------------------------------------------------------
 
+# Beside those that everyone needs.
+more_packages=()
+
 missing_packages() {
   local wanted installed
   mapfile -t wanted < <(grep -v '^#' "$root/cmake/debian_packages.txt")
+  wanted+=("${more_packages[@]}")
   installed=" $(dpkg-query --show --showformat '${db:Status-Status}:${Package} ' "${wanted[@]}" 2>/dev/null || true)"
   local package
   for package in "${wanted[@]}"; do
@@ -192,6 +196,8 @@ run_tests() {
 
 # Without the kernels for GPUs, whose libraries no package could hold.
 package() {
+  # CPack asks them which libraries a program depends on.
+  more_packages=(dpkg-dev file)
   set_up package_needs
   mkdir -p "$root/out"
   # CPack takes the rights of folders from the umask.
@@ -217,7 +223,7 @@ clean() {
   { exec 8>"$cache/.lock"; } 2>/dev/null ||
     fail "$cache/.lock cannot be written; set-ups wait for each other by it; make the folder $cache yours"
   flock 7 && flock 8
-  keep=" $({ "$root/cmake/deps.sh" folders && "$root/tests/tools/peer.sh" folder; } | tr '\n' ' ')"
+  [[ -n $all ]] || keep=" $({ "$root/cmake/deps.sh" folders && "$root/tests/tools/peer.sh" folder; } | tr '\n' ' ')"
   shopt -s nullglob
   local entries=("$cache"/{torch,imgui,hdf5,llama,data,cuda,python,arrays,book,eval,ray,gemma3,peer}-* "$cache"/.filling-*)
   [[ -z $all ]] || entries=("$cache"/* "$cache"/.filling-*)

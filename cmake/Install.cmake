@@ -42,8 +42,7 @@ install(DIRECTORY assets/papers/ DESTINATION ${share}/papers)
 install(FILES assets/traces/tour.h5 assets/traces/tour_closed.h5 DESTINATION ${share}/traces)
 # What the program runs of Python, and the same as a wheel, for pip: from a folder it installs only who may write there.
 install(DIRECTORY capture/python/kvloupe DESTINATION ${share}/python PATTERN __pycache__ EXCLUDE)
-install(CODE "execute_process(COMMAND python3 ${CMAKE_SOURCE_DIR}/cmake/python/wheel.py ${CMAKE_SOURCE_DIR}/capture/python ${CMAKE_BINARY_DIR}/wheel COMMAND_ERROR_IS_FATAL ANY)")
-install(DIRECTORY ${CMAKE_BINARY_DIR}/wheel/ DESTINATION ${share}/python)
+install(CODE "execute_process(COMMAND python3 ${CMAKE_SOURCE_DIR}/cmake/python/wheel.py ${CMAKE_SOURCE_DIR}/capture/python \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${share}/python\" COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY ${KVLOUPE_DATA_DIR}/ DESTINATION ${share}/data)
 
 install(FILES assets/desktop/kvloupe.desktop DESTINATION ${CMAKE_INSTALL_DATADIR}/applications)

@@ -112,7 +112,8 @@ Command program_command(ProgramArguments& arguments) {
       "together, for example 8GB or 512MiB (default 2GiB)");
   program.option("--config-dir", &arguments.config_dir,
                  "folder for settings instead of the XDG one");
-  program.option("--quiet", &arguments.quiet, "no progress and no messages but errors");
+  program.option("--quiet", &arguments.quiet,
+                 "no progress and no messages but warnings and errors");
   program.option("traces", &arguments.traces, "trace files to open in the window, or a tour (.md)");
   program.option("--goto", &arguments.go_to,
                  "what the window shows of them: layer=3,q_head=5,chunk=12, or what it copies as "

@@ -16,7 +16,7 @@ namespace {
 std::string package() {
   const std::filesystem::path folder = paths::share_dir() / "python";
   std::error_code code;
-  if (std::filesystem::exists(folder / "pyproject.toml", code))
+  if (std::filesystem::is_symlink(folder, code))
     return "-e " + std::filesystem::canonical(folder).string();
   for (const auto& entry : std::filesystem::directory_iterator(folder, code))
     if (entry.path().extension() == ".whl") return entry.path().string();

@@ -133,9 +133,8 @@ class LeftOut {
         settle(workspace, *state::find_view(panel.view), cancel);
       }
       return true;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::Input) throw;
-      if (!why_) why_ = error;
+    } catch (const NothingToShow& nothing) {
+      if (!why_) why_ = nothing;
       chunks_.insert(chunk);
       return false;
     }

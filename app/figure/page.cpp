@@ -183,16 +183,38 @@ void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel) {
   }
 }
 
-// A request is made by asking: ask, wait, and ask again until nothing new is wanted.
-void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel) {
+namespace {
+
+struct Settled {
   std::string problem;
+  bool computed = false;  // anything at all
+};
+
+// A request is made by asking: ask, wait, and ask again until nothing new is wanted.
+Settled settled(state::Workspace& workspace, const state::ViewInfo& view,
+                const CancelToken& cancel) {
+  Settled all;
   for (int round = 0; round < 64; ++round) {
     workspace.begin_frame();
-    problem = view.problem(workspace);
+    all.problem = view.problem(workspace);
     if (!workspace.answers.busy()) break;
+    all.computed = true;
     wait_until_idle(workspace, cancel);
   }
-  if (!problem.empty()) throw cannot_export(view.id, problem);
+  return all;
+}
+
+}  // namespace
+
+void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel) {
+  if (settled(workspace, view, cancel).problem.empty()) return;
+  // What failed is tried once more; where that computes nothing, nothing has failed.
+  workspace.answers.forget_failures();
+  const Settled again = settled(workspace, view, cancel);
+  if (again.problem.empty()) return;
+  const Error error = cannot_export(view.id, again.problem);
+  if (again.computed) throw error;
+  throw NothingToShow(error);
 }
 
 Image page_image(state::Workspace& workspace, const state::ViewState& what, const PageForm& form,

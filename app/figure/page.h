@@ -7,6 +7,7 @@
 #include "app/state/workspace.h"
 #include "app/widgets/figure.h"
 #include "core/base/cancel.h"
+#include "core/base/error.h"
 
 #include <functional>
 #include <string>
@@ -30,7 +31,13 @@ PageForm page_of(const state::PictureForm& form, bool vectors);
 // Of pixels on paper; 0 where no width on paper was asked for.
 double dots_per_inch(const state::PictureForm& form);
 
-// Asks until the view has all that it needs. Throws Error{Input} for what could not be computed.
+// Nothing stands in the way but that a place has nothing to show: an answer, and no failure.
+class NothingToShow : public Error {
+ public:
+  explicit NothingToShow(const Error& error) : Error(error) {}
+};
+
+// Asks until the view has all that it needs. Throws NothingToShow, and Error{Input} for what could not be computed.
 void settle(state::Workspace& workspace, const state::ViewInfo& view, const CancelToken& cancel);
 void wait_until_idle(state::Workspace& workspace, const CancelToken& cancel);
 
